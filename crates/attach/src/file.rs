@@ -1,11 +1,17 @@
 //! A file of an NFS mount as a disk.
 //!
-//! Writes are stable when they end, so that Flush has nothing to do. The file's size is that of
-//! when it was opened; what others do to the file meanwhile is theirs to know.
+//! Writes are stable when they end, and so are zeroes, so that Flush has nothing to do. The file's
+//! size is that of when it was opened; what others do to the file meanwhile is theirs to know.
+//!
+//! TRIM makes holes, where the mount can: version 4.2, and a file system that has holes. Write
+//! Zeroes makes holes too, or reserves storage where the client wants no holes; where neither can
+//! be, it writes zeroes.
 
 use crate::disk::{Disk, Operation, Outcome};
 use client::{File, Mount};
 use nbd::{Errno, Export, Features};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,6 +21,9 @@ const WORKERS: usize = 16;
 
 /// The best size of requests: a small read-modify-write of a page cache.
 const PREFERRED_BYTES: u32 = 4096;
+
+/// Zeroes that are written at a time, over all connections of the mount.
+const ZEROES_BYTES: usize = 4 << 20;
 
 /// Why a file is no disk.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +45,23 @@ struct Task {
     reply: Sender<Outcome>,
 }
 
+/// The file, and what can be done with it beside reading and writing.
+#[derive(Debug)]
+struct Backing {
+    mount: Mount,
+    file: File,
+    /// Holes can be made.
+    punches: bool,
+    /// Storage was never refused to be reserved for zeroes.
+    reserves: AtomicBool,
+}
+
 /// A file as a disk.
 #[derive(Debug)]
 pub struct FileDisk {
     name: String,
     bytes: u64,
+    punches: bool,
     tasks: Option<Sender<Task>>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -51,19 +72,22 @@ impl FileDisk {
     /// # Errors
     /// [`FileError`].
     pub fn open(mount: &Mount, path: &[u8], name: &str) -> Result<Self, FileError> {
-        let file = Arc::new(mount.open(path)?);
+        let file = mount.open(path)?;
         let bytes = file.attributes()?.size;
         if bytes == 0 {
             return Err(FileError::Empty);
         }
+        let punches = punches(mount, &file, bytes)?;
+        let backing =
+            Arc::new(Backing { mount: mount.clone(), file, punches, reserves: AtomicBool::new(true) });
         let (tasks, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let worker = |at| {
-            let (file, queue) = (Arc::clone(&file), Arc::clone(&queue));
-            std::thread::Builder::new().name(format!("disk-{at}")).spawn(move || work(&file, &queue))
+            let (backing, queue) = (Arc::clone(&backing), Arc::clone(&queue));
+            std::thread::Builder::new().name(format!("disk-{at}")).spawn(move || work(&backing, &queue))
         };
         let workers = (0..WORKERS).map(worker).collect::<Result<_, _>>().map_err(FileError::Thread)?;
-        Ok(Self { name: name.to_owned(), bytes, tasks: Some(tasks), workers })
+        Ok(Self { name: name.to_owned(), bytes, punches, tasks: Some(tasks), workers })
     }
 }
 
@@ -87,7 +111,7 @@ impl Disk for FileDisk {
             bytes: self.bytes,
             block_min: 1,
             block_preferred: PREFERRED_BYTES,
-            features: Features::default(),
+            features: Features { read_only: false, trim: self.punches, write_zeroes: true },
         }
     }
 
@@ -103,35 +127,93 @@ impl Disk for FileDisk {
     }
 }
 
-fn work(file: &File, queue: &Mutex<Receiver<Task>>) {
+/// Whether holes can be made in a file: one behind its end is asked for, which changes nothing.
+fn punches(mount: &Mount, file: &File, bytes: u64) -> Result<bool, client::Error> {
+    let behind = bytes..bytes.saturating_add(PREFERRED_BYTES.into());
+    match mount.deallocate(file.handle(), behind) {
+        Ok(()) => Ok(true),
+        Err(client::Error::Status { .. } | client::Error::Declined { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn work(backing: &Backing, queue: &Mutex<Receiver<Task>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Task { operation, cookie, reply }) = next else { return };
-        let result = execute(file, operation);
+        let result = backing.execute(operation);
         // Who does not wait for it any more has no use for it.
         let _ = reply.send(Outcome { cookie, result });
     }
 }
 
-fn execute(file: &File, operation: Operation) -> Result<Vec<u8>, (Errno, String)> {
-    let failed = |error: client::Error| (Errno::Io, error.to_string());
-    match operation {
-        Operation::Read { offset, bytes } => {
-            let mut data = vec![0; bytes];
-            let read = file.read_all_at(&mut data, offset).map_err(failed)?;
-            if read < bytes {
-                return Err((Errno::Io, "the file has become shorter".to_owned()));
+impl Backing {
+    fn execute(&self, operation: Operation) -> Result<Vec<u8>, (Errno, String)> {
+        match operation {
+            Operation::Read { offset, bytes } => {
+                let mut data = vec![0; bytes];
+                let read = self.file.read_all_at(&mut data, offset).map_err(failed)?;
+                if read < bytes {
+                    return Err((Errno::Io, "the file has become shorter".to_owned()));
+                }
+                return Ok(data);
             }
-            Ok(data)
+            Operation::Write { offset, data, .. } => self.file.write_all_at(&data, offset).map_err(failed)?,
+            Operation::Flush => {}
+            Operation::WriteZeroes { offset, bytes, may_deallocate, .. } => {
+                self.zero(offset..offset.saturating_add(bytes), may_deallocate).map_err(failed)?;
+            }
+            Operation::Trim { offset, bytes } if self.punches => {
+                let range = offset..offset.saturating_add(bytes);
+                self.mount.deallocate(self.file.handle(), range).map_err(failed)?;
+            }
+            // Not offered.
+            Operation::Trim { .. } => {
+                return Err((Errno::Unsupported, "not supported by this disk".to_owned()));
+            }
         }
-        Operation::Write { offset, data, .. } => {
-            file.write_all_at(&data, offset).map_err(failed)?;
-            Ok(Vec::new())
-        }
-        Operation::Flush => Ok(Vec::new()),
-        // Not offered.
-        Operation::WriteZeroes { .. } | Operation::Trim { .. } => {
-            Err((Errno::Unsupported, "not supported by this disk".to_owned()))
+        Ok(Vec::new())
+    }
+
+    /// Makes a range zeroes that are stable.
+    fn zero(&self, range: Range<u64>, may_deallocate: bool) -> client::Result<()> {
+        let handle = self.file.handle();
+        let outcome = if may_deallocate && self.punches {
+            self.mount.deallocate_stably(handle, range.clone())
+        } else if self.punches && self.reserves.load(Ordering::Relaxed) {
+            let outcome = self.mount.zero_stably(handle, range.clone());
+            if outcome.as_ref().is_err_and(is_unsupported) {
+                self.reserves.store(false, Ordering::Relaxed);
+            }
+            outcome
+        } else {
+            return self.write_zeroes(range);
+        };
+        match outcome {
+            Err(error) if is_unsupported(&error) => self.write_zeroes(range),
+            other => other,
         }
     }
+
+    fn write_zeroes(&self, range: Range<u64>) -> client::Result<()> {
+        let zeroes = vec![0; ZEROES_BYTES];
+        for start in range.clone().step_by(ZEROES_BYTES) {
+            let bytes = usize::try_from(range.end - start).unwrap_or(usize::MAX).min(ZEROES_BYTES);
+            self.file.write_all_at(zeroes.get(..bytes).unwrap_or_default(), start)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the server cannot do it for this file, as opposed to now.
+fn is_unsupported(error: &client::Error) -> bool {
+    matches!(error, client::Error::Declined { .. }) || error.status() == Some(fs::Status::NotSupported)
+}
+
+fn failed(error: client::Error) -> (Errno, String) {
+    let errno = match error.status() {
+        Some(fs::Status::NoSpace | fs::Status::Quota) => Errno::NoSpace,
+        _ => Errno::Io,
+    };
+    (errno, error.to_string())
 }

@@ -2,8 +2,10 @@
 
 use crate::connection;
 use crate::disk::Disk;
+use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another process serves the socket.
+    /// Another process serves the socket, or is about to.
     #[error("{0} is served by another process")]
     InUse(PathBuf),
     /// There is something else.
@@ -36,11 +38,57 @@ pub enum Earlier {
     Killed,
 }
 
+/// The right to bind a path. Of processes that find the socket of a killed server at the same time,
+/// one removes and binds it, and no other one takes it for that of a killed server meanwhile.
+#[derive(Debug)]
+struct Lock {
+    /// Locked for as long as it is open.
+    _file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn take(socket: &Path) -> Result<Self, Error> {
+        use std::os::unix::fs::MetadataExt as _;
+        let failed = |error| Error::Listen(socket.to_owned(), error);
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        loop {
+            let file =
+                File::options().create(true).write(true).truncate(false).open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::InUse(socket.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Its last owner may have removed the file after it was opened here, and others may
+            // lock another one at its place.
+            let ours = file.metadata().map_err(failed)?;
+            match std::fs::metadata(&path) {
+                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
+                    return Ok(Self { _file: file, path });
+                }
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still locked. Somebody may have removed it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
 /// A socket that is bound, and not served yet: clients wait.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
+    _lock: Lock,
     /// How the last server of it has ended.
     pub earlier: Earlier,
 }
@@ -53,6 +101,7 @@ impl Socket {
     pub fn bind(path: &Path) -> Result<Self, Error> {
         use std::os::unix::fs::FileTypeExt as _;
         let failed = |error| Error::Listen(path.to_owned(), error);
+        let lock = Lock::take(path)?;
         let earlier = match std::fs::symlink_metadata(path) {
             Ok(metadata) if !metadata.file_type().is_socket() => {
                 return Err(Error::NotASocket(path.to_owned()));
@@ -69,7 +118,7 @@ impl Socket {
             Err(error) => return Err(failed(error)),
         };
         let listener = UnixListener::bind(path).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned(), earlier })
+        Ok(Self { listener, path: path.to_owned(), _lock: lock, earlier })
     }
 }
 
@@ -119,8 +168,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.connections.is_ending.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
-        let _ = UnixStream::connect(&self.socket.path);
+        // Wakes the thread that accepts, also where somebody has removed the socket.
+        if let Ok(listener) = self.socket.listener.try_clone() {
+            let _ = UnixStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both);
+        }
         for (_, stream) in self.connections.streams().iter() {
             let _ = stream.shutdown(Shutdown::Read);
         }

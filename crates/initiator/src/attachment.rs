@@ -4,8 +4,9 @@ use crate::config::Config;
 use crate::engine::{Engine, WAKER};
 use crate::error::Error;
 use crate::request::{Completion, Operation};
-use crate::shared::{Message, Namespace, PathState, Shared};
+use crate::shared::{Message, Namespace, PathCounters, PathState, Shared};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +32,7 @@ impl Attachment {
         let failed = |error: std::io::Error| Error::Start(error.to_string());
         let poller = Poller::new().map_err(failed)?;
         let waker = Waker::new(&poller, WAKER).map_err(failed)?;
-        let shared = Arc::new(Shared::new(waker));
+        let shared = Arc::new(Shared::new(waker, config.addresses.len()));
         let engine = Engine::new(config, Arc::clone(&shared), poller);
         let builder = std::thread::Builder::new().name("initiator".to_owned());
         let thread = builder.spawn(move || engine.run()).map_err(failed)?;
@@ -58,6 +59,19 @@ impl Attachment {
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
         self.shared.paths()
+    }
+
+    /// What each path has completed so far, in the order of the addresses.
+    #[must_use]
+    pub fn counters(&self) -> Vec<PathCounters> {
+        self.shared.counters()
+    }
+
+    /// The system's number of the loop's thread, by which its processor time is known; 0 until it
+    /// runs.
+    #[must_use]
+    pub fn thread(&self) -> u32 {
+        self.shared.thread.load(Ordering::Relaxed)
     }
 }
 

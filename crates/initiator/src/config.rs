@@ -1,8 +1,10 @@
 //! What a host connects to, and how.
 
+use chap::{Algorithms, Secret};
 use nvme::pdu::Digests;
 use nvme::{HostId, Nqn};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to attach to a subsystem.
@@ -25,6 +27,8 @@ pub struct Config {
     pub keep_alive: Duration,
     /// Digests of headers and data.
     pub digests: Digests,
+    /// For targets that ask this host to authenticate.
+    pub secrets: Option<Secrets>,
     /// How long a request waits for a path before it fails.
     pub no_path_timeout: Duration,
     /// An earlier attachment with this identifier may not have ended by itself. Where a target
@@ -47,11 +51,24 @@ impl Config {
             entries: 128,
             keep_alive: Duration::from_secs(5),
             digests: Digests::default(),
+            secrets: None,
             no_path_timeout: Duration::from_secs(600),
             after_crash: false,
             timing: Timing::default(),
         }
     }
+}
+
+/// How this host and a target prove to each other who they are. `Debug` shows no secret.
+#[derive(Debug, Clone)]
+pub struct Secrets {
+    /// What this host has.
+    pub host: Secret,
+    /// What a target must have. With it, a target that does not prove it is not used, also one
+    /// that does not ask this host to authenticate.
+    pub controller: Option<Secret>,
+    /// What this host accepts; the target chooses.
+    pub algorithms: Arc<Algorithms>,
 }
 
 /// When paths are taken for dead, and tried again.

@@ -1,6 +1,6 @@
 //! Asks a discovery service which subsystems there are.
 
-use crate::error::{Error, Lost};
+use crate::error::{Error, Lost, Refusal};
 use crate::queue::{Event, Memory, Payload, Queue, Slice};
 use nvme::host::{Command, CommandData, DiscoveryReader, HostConfig, HostOutput, Initiator, Reading, Role};
 use nvme::log_page::{DiscoveryLog, GetLogPage, SubsystemType, TransportType};
@@ -58,8 +58,9 @@ pub fn discover(
     };
     session.read(config, address).map_err(|failed| match failed {
         Failed::Lost(Lost::Failed(nvme::host::Failure::Command(_, status))) => {
-            Error::Refused { address, status }
+            Error::Refused { address, refusal: Refusal::Connect(status) }
         }
+        Failed::Lost(Lost::Refused(refusal)) => Error::Refused { address, refusal },
         Failed::Lost(lost) => unreachable(&lost),
         Failed::Log(error) => Error::Discovery(error),
     })
@@ -181,6 +182,9 @@ impl Session {
                         let (new, part) = DiscoveryReader::new();
                         reader = Some(new);
                         self.read_part(&part)?;
+                    }
+                    HostOutput::Authenticate { .. } => {
+                        return Err(Lost::Refused(Refusal::SecretNeeded).into());
                     }
                     HostOutput::Failed(failure) => return Err(Lost::Failed(failure).into()),
                     _ => {}

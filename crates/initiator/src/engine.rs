@@ -8,8 +8,10 @@
 //! ```
 
 mod admin;
+mod authenticate;
 mod fence;
 mod io;
+mod older;
 mod path;
 
 use crate::config::Config;
@@ -20,11 +22,16 @@ use crate::shared::{Message, Shared};
 pub(crate) use io::optional as io_optional;
 
 use admin::AdminCommand;
+use authenticate::{Authenticating, Computed};
+use chap::Sequence;
 use fence::Fence;
+use older::Older;
 use path::Path;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use transport::poll::{Events, Interest, Poller};
 
@@ -44,6 +51,9 @@ const TICK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_mi
 struct Slot {
     queue: Queue,
     path: usize,
+    qid: u16,
+    /// On it, the host is being authenticated.
+    authentication: Option<Authenticating>,
     interest: Interest,
     /// No other slot has it, also not one with the same token later.
     serial: u64,
@@ -83,16 +93,22 @@ pub(crate) struct Engine {
     commands: Commands,
     /// Parts that may be sent.
     waiting: VecDeque<usize>,
+    /// The connections of queues to which commands were given that were not sent yet.
+    unsent: Vec<usize>,
     /// Requests that wait for the end of an earlier change of the same bytes.
     blocked: VecDeque<usize>,
     fences: Slab<Fence>,
     /// Older controllers of this host are finished.
     has_begun: bool,
+    older: Older,
     /// Changes are not sent before.
     changes_from: Duration,
     /// The most data of a command.
     transfer_bytes: u64,
     next_serial: u64,
+    /// What authentication needs, once it was computed.
+    computed: (Sender<Computed>, Receiver<Computed>),
+    sequence: Option<Sequence>,
     scratch: Vec<u8>,
     /// When time was looked at last.
     ticked: Duration,
@@ -110,12 +126,16 @@ impl Engine {
             paths,
             commands: Commands::default(),
             waiting: VecDeque::new(),
+            unsent: Vec::new(),
             blocked: VecDeque::new(),
             fences: Slab::new(),
             has_begun: false,
+            older: Older::default(),
             changes_from: Duration::ZERO,
             transfer_bytes: io::TRANSFER_BYTES_MAX,
             next_serial: 0,
+            computed: channel(),
+            sequence: None,
             scratch: vec![0; SCRATCH_BYTES],
             ticked: Duration::ZERO,
         }
@@ -129,6 +149,7 @@ impl Engine {
     pub(crate) fn run(mut self) {
         let mut events = Events::new();
         let mut found = Vec::new();
+        self.shared.thread.store(transport::threads::own(), Ordering::Relaxed);
         self.tick();
         loop {
             if let Err(error) = self.poller.wait(&mut events, Some(self.timeout())) {
@@ -149,6 +170,7 @@ impl Engine {
             if is_ended {
                 break;
             }
+            self.take_computed();
             self.dispatch();
             if self.now() >= self.ticked + TICK.0 {
                 self.tick();
@@ -221,6 +243,7 @@ impl Engine {
         for path in 0..self.paths.len() {
             self.tick_path(path, now);
         }
+        self.tick_older(now);
         self.tick_fences(now);
         self.fail_late(now);
         self.dispatch();

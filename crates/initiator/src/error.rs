@@ -1,7 +1,7 @@
 //! What callers are told, and why connections are lost.
 
 use nvme::Status;
-use nvme::host::{DiscoveryError, Failure};
+use nvme::host::{DiscoveryError, Failure, Purpose};
 use nvme::pdu::{FatalError, Malformed};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,12 +24,12 @@ pub enum Error {
         causes: String,
     },
     /// The target refuses the host, or what it asks for: trying again does not help.
-    #[error("{address} refuses: {status}")]
+    #[error("{address} refuses: {refusal}")]
     Refused {
         /// The address.
         address: SocketAddr,
-        /// The status of Connect.
-        status: Status,
+        /// Why.
+        refusal: Refusal,
     },
     /// The subsystem has no such namespace.
     #[error("there is no namespace {nsid}; the subsystem has {present:?}")]
@@ -67,6 +67,36 @@ pub enum Error {
     Discovery(#[from] DiscoveryError),
 }
 
+/// Why an address cannot be used, however often it is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The target refuses the host, or what it asks for.
+    #[error("{0}")]
+    Connect(Status),
+    /// The target wants to know who the host is.
+    #[error("this host has to authenticate, and has no secret")]
+    SecretNeeded,
+    /// One of both does not have the secret that the other one knows.
+    #[error("authentication has failed: {0}")]
+    NotAuthenticated(chap::Failure),
+    /// The target does not prove who it is.
+    #[error("the target does not authenticate hosts, so it cannot prove who it is")]
+    NoProof,
+}
+
+impl Refusal {
+    /// Whether a connection was lost for good.
+    pub(crate) const fn of(lost: &Lost) -> Option<Self> {
+        match lost {
+            Lost::Failed(Failure::Command(Purpose::Connect, status)) if status.dnr() => {
+                Some(Self::Connect(*status))
+            }
+            Lost::Refused(refusal) => Some(*refusal),
+            _ => None,
+        }
+    }
+}
+
 /// Why a connection or a controller is lost.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Lost {
@@ -84,6 +114,10 @@ pub(crate) enum Lost {
     Terminated(FatalError),
     #[error("{0}")]
     Failed(Failure),
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("cannot compute for authentication: {0}")]
+    Compute(std::io::Error),
     #[error("the controller is silent")]
     Silent,
     #[error("a command was not completed in time")]

@@ -13,7 +13,10 @@
 //!   as far as the target can say so; else it is told whether there may be any.
 //! - What a number stands for does not change: a path with another volume under it is not used.
 //!
-//! Left out: RDMA, TLS, authentication, reservations, Cross-Controller Reset.
+//! A target that asks for it is told by [`chap`] who this host is, on each queue before anything
+//! else; a host that has a secret of the controller uses no queue without its proof.
+//!
+//! Left out: RDMA, TLS, authentication for discovery, reservations, Cross-Controller Reset.
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -21,15 +24,17 @@ mod config;
 mod discover;
 mod engine;
 mod error;
+pub mod identity;
 mod queue;
 mod request;
 mod shared;
 
 pub use attachment::{Attachment, Volume};
-pub use config::{Config, Timing};
+pub use chap::{Algorithms, Failure as AuthenticationFailure, Secret, SecretError};
+pub use config::{Config, Secrets, Timing};
 pub use discover::{Found, discover};
-pub use error::Error;
+pub use error::{Error, Refusal};
 pub use nvme::pdu::Digests;
 pub use nvme::{HostId, Nqn, NqnError, Status};
 pub use request::{Completion, Operation};
-pub use shared::{Namespace, PathState};
+pub use shared::{Namespace, PathCounters, PathState};

@@ -283,7 +283,9 @@ impl Queue {
             let missing = direct.map_or(0, |data| data.bytes - data.filled);
             let room = place.and_then(|(tag, at)| memory.room(tag)?.get_mut(at..at + missing));
             let is_direct = room.is_some();
-            match self.stream.read(room.unwrap_or(scratch)) {
+            let room = room.unwrap_or(scratch);
+            let wanted = room.len();
+            match self.stream.read(room) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(bytes) => {
                     any = true;
@@ -292,6 +294,10 @@ impl Queue {
                         self.finish_data(memory, events);
                     } else {
                         self.take(scratch.get(..bytes).unwrap_or_default(), memory, events)?;
+                    }
+                    if bytes < wanted {
+                        // There was no more. What has come meanwhile is the next event.
+                        return Ok(any);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(any),

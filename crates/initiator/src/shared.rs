@@ -1,13 +1,13 @@
 //! What callers and the loop have in common.
 
 use crate::engine::io_optional as optional;
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::request::{Completion, Operation};
-use nvme::Status;
 use nvme::host::Limits;
 use nvme::identify::Namespace as Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,7 +68,26 @@ pub struct PathState {
     /// Why the last attempt or controller ended, until the next one is there.
     pub last_error: Option<String>,
     /// The target refused for good.
-    pub refused: Option<Status>,
+    pub refused: Option<Refusal>,
+}
+
+/// What a path has completed, over all of its controllers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathCounters {
+    /// Commands.
+    pub commands: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+}
+
+/// The same while it is counted; only the loop counts.
+#[derive(Debug, Default)]
+struct Counted {
+    commands: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 /// Whether a namespace, or any, is among those.
@@ -98,13 +117,34 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) waker: Waker,
+    counted: Vec<Counted>,
+    /// The system's number of the loop's thread; 0 until it runs.
+    pub(crate) thread: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Shared {
-    pub(crate) fn new(waker: Waker) -> Self {
-        Self { waker, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(waker: Waker, paths: usize) -> Self {
+        let counted = (0..paths).map(|_| Counted::default()).collect();
+        Self { waker, counted, thread: AtomicU32::new(0), state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Counts a command that a path has completed.
+    pub(crate) fn count(&self, path: usize, read_bytes: u64, written_bytes: u64) {
+        let Some(counted) = self.counted.get(path) else { return };
+        counted.commands.fetch_add(1, Ordering::Relaxed);
+        counted.read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
+        counted.written_bytes.fetch_add(written_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> Vec<PathCounters> {
+        let read = |counted: &Counted| PathCounters {
+            commands: counted.commands.load(Ordering::Relaxed),
+            read_bytes: counted.read_bytes.load(Ordering::Relaxed),
+            written_bytes: counted.written_bytes.load(Ordering::Relaxed),
+        };
+        self.counted.iter().map(read).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -196,11 +236,11 @@ impl Shared {
                     return Ok(*namespace);
                 }
             }
-            let refused = |path: &PathState| path.refused.map(|status| (path.address, status));
-            if let (Some((address, status)), true) =
+            let refused = |path: &PathState| path.refused.map(|refusal| (path.address, refusal));
+            if let (Some((address, refusal)), true) =
                 (state.paths.iter().find_map(refused), state.paths.iter().all(|path| path.refused.is_some()))
             {
-                return Err(Error::Refused { address, status });
+                return Err(Error::Refused { address, refusal });
             }
             let lacks = |path: &PathState| path.listed.as_ref().is_some_and(|listed| !has(listed, nsid));
             let is_settled = |path: &PathState| lacks(path) || path.last_error.is_some();

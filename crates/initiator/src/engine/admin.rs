@@ -2,9 +2,8 @@
 
 use super::path::safe_time;
 use super::{ADMIN, Engine};
-use crate::error::Lost;
+use crate::error::{Lost, Refusal};
 use crate::queue::{Payload, Slice};
-use nvme::end_controller::EndController;
 use nvme::host::{Command, CommandData, HostOutput, Initiator, Limits};
 use nvme::identify::{Cns, CommandSet, IDENTIFY_BYTES, Identify, Namespace};
 use nvme::{AdminOpcode, Cqe, Sgl, Sqe};
@@ -24,6 +23,8 @@ pub(super) enum AdminPurpose {
     Older,
     /// The end of the controller of this fence.
     End(usize),
+    /// Authentication on the queue with this token.
+    Authenticate(usize),
 }
 
 /// A command of an admin queue, or Connect.
@@ -48,7 +49,7 @@ impl Engine {
         self.submit_on(token, path, purpose, command);
     }
 
-    fn submit_on(&mut self, token: usize, path: usize, purpose: AdminPurpose, command: Command) {
+    pub(super) fn submit_on(&mut self, token: usize, path: usize, purpose: AdminPurpose, command: Command) {
         let sent_at = self.now();
         let (payload, room) = match command.data {
             CommandData::None => (Payload::None, Vec::new()),
@@ -103,8 +104,9 @@ impl Engine {
                 HostOutput::Admin { id, command } => {
                     self.submit_admin(path, AdminPurpose::Machine(id), command);
                 }
-                HostOutput::ConnectIo { id, command, .. } => {
-                    match self.open_queue(path, self.config.entries) {
+                HostOutput::Authenticate { id, qid } => self.authenticate(path, id, qid),
+                HostOutput::ConnectIo { id, qid, command } => {
+                    match self.open_queue(path, qid, self.config.entries) {
                         Ok(token) => {
                             if let Some(controller) = self.controller_mut(path) {
                                 controller.connecting.push((token, id, command));
@@ -117,7 +119,7 @@ impl Engine {
                 HostOutput::Namespaces(nsids) => self.namespaces_listed(path, &nsids),
                 HostOutput::Ana(log) => {
                     if let Some(controller) = self.controller_mut(path) {
-                        controller.ana = Some(log);
+                        controller.set_ana(log);
                     }
                     self.dispatch();
                 }
@@ -130,6 +132,9 @@ impl Engine {
 
     fn live(&mut self, at: usize, limits: Limits) {
         let now = self.now();
+        if !self.is_proved(at) {
+            return self.lose(at, &Lost::Refused(Refusal::NoProof));
+        }
         let Some(path) = self.paths.get_mut(at) else { return };
         path.back_off = Duration::ZERO;
         (path.last, path.refused) = (None, None);
@@ -149,8 +154,7 @@ impl Engine {
             return self.ask();
         }
         if instance.is_some() {
-            let sqe = EndController::Older.command(0);
-            return self.submit_admin(at, AdminPurpose::Older, Command { sqe, data: CommandData::None });
+            return self.ask_older(at);
         }
         if self.config.after_crash {
             self.changes_from = now + safe;
@@ -159,7 +163,7 @@ impl Engine {
         self.begin();
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.has_begun = true;
         self.dispatch();
         self.tick();
@@ -193,6 +197,7 @@ impl Engine {
                 }
                 self.pump(path);
             }
+            AdminPurpose::Authenticate(token) => self.authentication_completed(token, cqe, room),
             AdminPurpose::Probe => {}
             AdminPurpose::Namespace(nsid) => {
                 if cqe.status.is_success() {
@@ -200,8 +205,8 @@ impl Engine {
                 }
             }
             AdminPurpose::Older if cqe.status.is_success() => self.begin(),
-            AdminPurpose::Older => self.lose(path, &Lost::NotEnded(cqe.status)),
-            AdminPurpose::End(fence) => self.fence_answered(fence, cqe.status),
+            AdminPurpose::Older => self.older_refused(path, cqe.status),
+            AdminPurpose::End(fence) => self.fence_answered(fence, cqe),
         }
     }
 

@@ -82,7 +82,7 @@ impl Engine {
         request.parts = parts;
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends what waits, as far as there is room: what a queue gets now, with one system call.
     pub(super) fn dispatch(&mut self) {
         let now = self.now();
         let mut kept = Vec::new();
@@ -100,6 +100,10 @@ impl Engine {
         // They keep their place, before the rest.
         for at in kept.into_iter().rev() {
             self.waiting.push_front(at);
+        }
+        // A connection that is lost on the way has given its commands back.
+        for token in std::mem::take(&mut self.unsent) {
+            self.flush(token);
         }
     }
 
@@ -166,7 +170,9 @@ impl Engine {
             self.waiting.push_back(at);
             return self.lose(path, &Lost::Misuse);
         }
-        self.flush(token);
+        if !self.unsent.contains(&token) {
+            self.unsent.push(token);
+        }
     }
 
     /// A controller has ended a command.
@@ -176,7 +182,10 @@ impl Engine {
         let limits = self.controller(path).and_then(|controller| controller.limits);
         let Some(part) = self.commands.parts.get_mut(at) else { return };
         let delay = match retry(cqe.status, limits.map_or([0; 3], |limits| limits.retry_delays_100_ms)) {
-            Retry::Done => return self.part_ended(at, None),
+            Retry::Done => {
+                self.count(path, at);
+                return self.part_ended(at, None);
+            }
             Retry::Never => return self.part_ended(at, Some(Error::Command(cqe.status))),
             // The path may be chosen again, before it has said how it is now.
             Retry::Elsewhere => RETRY_DELAY,
@@ -192,6 +201,16 @@ impl Engine {
         self.waiting.push_back(at);
         if cqe.status.is(Status::ANA_INACCESSIBLE) || cqe.status.is(Status::ANA_PERSISTENT_LOSS) {
             self.note_unreachable(path, at, cqe.status);
+        }
+    }
+
+    /// Counts a part that a path has completed.
+    fn count(&self, path: usize, at: usize) {
+        let Some(part) = self.commands.parts.get(at) else { return };
+        match self.commands.requests.get(part.request).map(|request| &request.operation) {
+            Some(Operation::Read { .. }) => self.shared.count(path, part.bytes, 0),
+            Some(Operation::Write { .. }) => self.shared.count(path, 0, part.bytes),
+            _ => self.shared.count(path, 0, 0),
         }
     }
 
@@ -223,7 +242,14 @@ impl Engine {
         let request = self.commands.requests.remove(part.request);
         let was_change = request.operation.changes();
         let Request { operation, cookie, reply, error, .. } = request;
-        let memory = if let Operation::Read { memory, .. } = operation { memory } else { Vec::new() };
+        // The memory of a write is the caller's alone again before the completion is there.
+        let memory = match operation {
+            Operation::Read { memory, .. } => memory,
+            other => {
+                drop(other);
+                Vec::new()
+            }
+        };
         // Who does not wait for it any more has no use for it.
         let _ = reply.send(Completion { cookie, result: error.map_or(Ok(memory), Err) });
         if was_change {

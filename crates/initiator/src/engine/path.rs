@@ -1,12 +1,12 @@
 //! One address: its controller, and when it is tried again.
 
+use super::fence::Name;
 use super::{Engine, Slot};
-use crate::error::Lost;
+use crate::error::{Lost, Refusal};
 use crate::queue::Queue;
 use crate::shared::PathState;
-use nvme::Status;
 use nvme::end_controller::Instance;
-use nvme::host::{Command, Failure, HostConfig, Initiator, Limits, Purpose, Role};
+use nvme::host::{Command, HostConfig, Initiator, Limits, Role};
 use nvme::identify::{Controller as Identity, ControllerAttributes, MultiPath, Namespace};
 use nvme::log_page::{AnaLog, AnaState};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) struct Path {
     /// Why the last controller was lost.
     pub(super) last: Option<String>,
     /// The target refused for good.
-    pub(super) refused: Option<Status>,
+    pub(super) refused: Option<Refusal>,
 }
 
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(super) struct Controller {
     pub(super) io: Vec<usize>,
     /// I/O queues that are being connected: the token, the machine's name, and its Connect.
     pub(super) connecting: Vec<(usize, u32, Command)>,
+    /// The queues on which the host was authenticated.
+    pub(super) authenticated: usize,
     pub(super) opened: Duration,
     pub(super) limits: Option<Limits>,
     /// The numbers of its namespaces, once it has said so.
@@ -69,9 +71,27 @@ impl Controller {
         Instance::of(self.identity()?)
     }
 
+    /// By what another controller of its target is asked to end it, if that can be.
+    pub(super) fn name(&self) -> Option<Name> {
+        Name::of(self.identity()?)
+    }
+
     /// Whether its I/O queues are connected.
     pub(super) fn is_live(&self) -> bool {
         self.initiator.as_ref().is_some_and(Initiator::is_live)
+    }
+
+    /// What the ANA log says now. It also says in which group a namespace is: the event of a change
+    /// stands for that as well. NVMe Base, "Asynchronous Event Information - Notice"
+    pub(super) fn set_ana(&mut self, log: AnaLog) {
+        for group in &log.groups {
+            for nsid in &group.nsids {
+                if let Some(namespace) = self.namespaces.get_mut(nsid) {
+                    namespace.ana_group = group.id;
+                }
+            }
+        }
+        self.ana = Some(log);
     }
 
     /// How it reaches a namespace; `None` if it has not said so yet.
@@ -152,7 +172,7 @@ impl Engine {
     }
 
     /// Begins a connection of this path.
-    pub(super) fn open_queue(&mut self, path: usize, entries: u16) -> Result<usize, Lost> {
+    pub(super) fn open_queue(&mut self, path: usize, qid: u16, entries: u16) -> Result<usize, Lost> {
         let address = self.paths.get(path).map(|path| path.address).ok_or(Lost::Misuse)?;
         let digests = self.config.digests;
         let queue = Queue::connect(address, digests, entries, CONNECTION_BYTES_MAX).map_err(Lost::Connect)?;
@@ -160,11 +180,12 @@ impl Engine {
         let token = self.slots.vacant_key();
         self.poller.add(queue.fd(), token as u64, interest).map_err(Lost::Socket)?;
         self.next_serial += 1;
-        Ok(self.slots.insert(Slot { queue, path, interest, serial: self.next_serial }))
+        let serial = self.next_serial;
+        Ok(self.slots.insert(Slot { queue, path, qid, authentication: None, interest, serial }))
     }
 
     fn open(&mut self, path: usize, now: Duration) {
-        let admin = match self.open_queue(path, ADMIN_ENTRIES) {
+        let admin = match self.open_queue(path, 0, ADMIN_ENTRIES) {
             Ok(admin) => admin,
             Err(lost) => return self.wait(path, now, &lost),
         };
@@ -173,6 +194,7 @@ impl Engine {
             admin,
             io: Vec::new(),
             connecting: Vec::new(),
+            authenticated: 0,
             opened: now,
             limits: None,
             listed: None,
@@ -190,12 +212,11 @@ impl Engine {
     fn wait(&mut self, path: usize, now: Duration, lost: &Lost) {
         let (first, most) = self.config.timing.back_off;
         let Some(path) = self.paths.get_mut(path) else { return };
-        path.back_off = (path.back_off * 2).clamp(first, most);
         let last = path.last.replace(lost.to_string());
-        path.refused = match lost {
-            Lost::Failed(Failure::Command(Purpose::Connect, status)) if status.dnr() => Some(*status),
-            _ => None,
-        };
+        path.refused = Refusal::of(lost);
+        // A secret that is wrong is wrong in a moment, too.
+        let is_patient = matches!(lost, Lost::Refused(_));
+        path.back_off = if is_patient { most } else { (path.back_off * 2).clamp(first, most) };
         // Once for each reason: it may be tried for days.
         if last == path.last {
             tracing::debug!(address = %path.address, error = %lost, again_in = ?path.back_off, "still no path");
@@ -268,7 +289,7 @@ impl Engine {
         }
         if !changes.is_empty() {
             let safe = safe_time(self.config.keep_alive, controller.identity());
-            self.fence(now + safe, controller.instance(), changes);
+            self.fence(now + safe, controller.name(), changes);
         }
         self.wait(at, now, lost);
     }

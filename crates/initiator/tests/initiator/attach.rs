@@ -95,7 +95,10 @@ fn what_is_outside_of_the_volume_or_its_blocks_is_refused() {
 #[test]
 fn refused_hosts_missing_namespaces_and_wrong_names_are_told_apart() {
     let allowed = Access::Only([nqn(HOST)].into());
-    let target = target_with(allowed, &[Export { nsid: 3, volume: volume(1), hosts: Access::Any }]);
+    let target = target_with(
+        allowed,
+        &[Export { nsid: 3, volume: volume(1), hosts: Access::Any, owner: target::Node::A }],
+    );
     let addresses = target.addresses().to_vec();
 
     let attachment = Attachment::start(config(addresses.clone())).unwrap();

@@ -1,16 +1,38 @@
 //! Paths that break or fall silent: nothing is lost, and no late original is executed.
 
-use crate::fixture::{PATIENCE, Relay, attach, config, target, wait_for_paths};
+use crate::fixture::{PATIENCE, attach, config, target, wait_for_paths};
 use initiator::{Completion, Operation, Volume};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use target::Target;
+use testkit::Relay;
 
 const BLOCKS: u64 = 256;
 
-fn relays(target: &Target, replace: Option<(&'static [u8], &'static [u8])>) -> [Relay; 2] {
-    [0, 1].map(|at| Relay::replacing(target.addresses()[at], replace))
+fn relays(target: &Target, change: fn(&mut [u8])) -> [Relay; 2] {
+    [0, 1].map(|at: usize| Relay::changing(target.addresses()[at], change))
+}
+
+/// Where Identify Controller says that there is End Controller, if that is in these bytes.
+fn end_controller(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(8).position(|window| window == b"TRNKEND1")
+}
+
+/// As a target that knows the standard's command only.
+fn standard(bytes: &mut [u8]) {
+    if let Some(at) = end_controller(bytes) {
+        bytes[at] = b'-';
+    }
+}
+
+/// As a target that knows neither command.
+fn old(bytes: &mut [u8]) {
+    if let Some(at) = end_controller(bytes) {
+        // CCRL.
+        bytes[at - 3072 + 1807] = 0;
+        bytes[at] = b'-';
+    }
 }
 
 /// Writes with a number in each block; remembers the last one that was acknowledged.
@@ -52,7 +74,7 @@ impl Load {
 #[test]
 fn a_path_that_is_cut_under_load_loses_nothing_and_comes_back() {
     let target = target();
-    let relays = relays(&target, None);
+    let relays = relays(&target, |_| ());
     let (attachment, volume) = attach(config(relays.iter().map(|relay| relay.address).collect()));
     wait_for_paths(&attachment, 2);
     let mut load = Load::new(&volume);
@@ -69,7 +91,7 @@ fn a_path_that_is_cut_under_load_loses_nothing_and_comes_back() {
 #[test]
 fn a_write_held_on_a_silent_path_is_never_executed_after_its_retry() {
     let target = target();
-    let relays = relays(&target, None);
+    let relays = relays(&target, |_| ());
     let (attachment, volume) = attach(config(relays.iter().map(|relay| relay.address).collect()));
     let mut load = Load::new(&volume);
     for turn in 0..4 {
@@ -108,8 +130,7 @@ fn with_one_path_requests_wait_for_its_return() {
 #[test]
 fn a_target_that_cannot_say_when_it_is_finished_gets_its_reads_again_at_once_and_writes_later() {
     let target = target();
-    // A target without the command, as others are.
-    let relays = relays(&target, Some((b"TRNKEND1", b"--------")));
+    let relays = relays(&target, old);
     let mut config = config(relays.iter().map(|relay| relay.address).collect());
     config.keep_alive = Duration::from_secs(3);
     let (attachment, volume) = attach(config);
@@ -137,6 +158,28 @@ fn a_target_that_cannot_say_when_it_is_finished_gets_its_reads_again_at_once_and
     assert!(done < BLOCKS, "writes were sent again before the old controller was finished");
     for _ in done..BLOCKS {
         load.completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
+    }
+    load.check();
+}
+
+#[test]
+fn a_target_of_others_is_asked_by_cross_controller_reset_and_writes_move_at_once() {
+    let target = target();
+    let relays = relays(&target, standard);
+    let mut config = config(relays.iter().map(|relay| relay.address).collect());
+    // Nothing is over by time alone before the test is.
+    config.keep_alive = 4 * PATIENCE;
+    let (attachment, volume) = attach(config);
+    wait_for_paths(&attachment, 2);
+    let mut load = Load::new(&volume);
+    for turn in 0..4 {
+        load.submit();
+        relays[turn % 2].silence();
+        load.submit();
+        load.wait();
+        load.wait();
+        relays[turn % 2].pass();
+        wait_for_paths(&attachment, 2);
     }
     load.check();
 }

@@ -1,16 +1,13 @@
 //! Clients of the NBD server, in front of a volume of a target in this process.
 
+use crate::client::{Client, PATIENCE};
 use attach::{Earlier, Error, Server, Socket, VolumeDisk};
 use initiator::{Attachment, Config, HostId, Nqn};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 use target::{Access, Drive, Export, Target};
 use tempfile::TempDir;
 use volumes::{BlockSize, Identity, Volume};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 16 << 20;
 
 struct Fixture {
@@ -31,7 +28,8 @@ impl Fixture {
         let identity = Identity::of_uuid([1; 16]);
         let volume = Volume::new("v", identity, &drive, Some(BlockSize::B4096)).expect("a volume");
         let target =
-            Target::start(&config, &[Export { nsid: 1, volume, hosts: Access::Any }]).expect("a target");
+            Target::start(&config, &[Export { nsid: 1, volume, hosts: Access::Any, owner: target::Node::A }])
+                .expect("a target");
         let mut config = Config::new(host, HostId([9; 16]), name, target.addresses().to_vec());
         config.keep_alive = PATIENCE;
         let attachment = Attachment::start(config).expect("a thread");
@@ -47,97 +45,11 @@ impl Fixture {
     }
 
     fn connect(&self) -> Client {
-        let mut stream = UnixStream::connect(self.path()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).expect("a greeting");
-        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        Client { stream }
+        Client::connect(&self.path())
     }
 
     fn begin(&self) -> Client {
-        let mut client = self.connect();
-        client.send(&3_u32.to_be_bytes());
-        client.send(&option(8, &[]));
-        assert_eq!(client.answer(), (1, vec![]));
-        client.send(&option(7, &[0; 6]));
-        while client.answer().0 != 1 {}
-        client
-    }
-}
-
-fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    [b"IHAVEOPT".as_slice(), &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-struct Client {
-    stream: UnixStream,
-}
-
-impl Client {
-    fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("room");
-    }
-
-    fn receive(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        self.stream.read_exact(&mut bytes).expect("an answer");
-        bytes
-    }
-
-    /// The type and the data of an answer to an option.
-    fn answer(&mut self) -> (u32, Vec<u8>) {
-        let head = self.receive(20);
-        (word(&head, 12), self.receive(word(&head, 16) as usize))
-    }
-
-    fn request(&mut self, flags: u16, kind: u16, cookie: u64, offset: u64, bytes: u32) {
-        let mut head = 0x2560_9513_u32.to_be_bytes().to_vec();
-        head.extend([flags, kind].map(u16::to_be_bytes).concat());
-        head.extend([cookie, offset].map(u64::to_be_bytes).concat());
-        head.extend(bytes.to_be_bytes());
-        self.send(&head);
-    }
-
-    /// The cookie of the next reply, with its data, or its error.
-    fn reply(&mut self) -> (u64, Result<Vec<u8>, u32>) {
-        let head = self.receive(16);
-        let cookie = u64::from_be_bytes(head[8..16].try_into().expect("eight bytes"));
-        if word(&head, 0) == 0x6744_6698 {
-            let error = word(&head, 4);
-            return (cookie, if error == 0 { Ok(vec![]) } else { Err(error) });
-        }
-        assert_eq!(word(&head, 0), 0x668e_33ef);
-        let length = self.receive(4);
-        let body = self.receive(word(&length, 0) as usize);
-        match word(&head, 4) {
-            0x1_0001 => (cookie, Ok(body[8..].to_vec())),
-            0x1_8001 => (cookie, Err(word(&body, 0))),
-            other => panic!("a chunk of type {other:#x}"),
-        }
-    }
-
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        self.request(1, 1, 5, offset, data.len() as u32);
-        self.send(data);
-        assert_eq!(self.reply(), (5, Ok(vec![])));
-    }
-
-    fn read(&mut self, offset: u64, bytes: u32) -> Vec<u8> {
-        self.request(0, 0, 6, offset, bytes);
-        let (cookie, data) = self.reply();
-        assert_eq!(cookie, 6);
-        data.expect("data")
-    }
-
-    fn has_ended(&mut self) -> bool {
-        let mut rest = Vec::new();
-        // A reset is an end as well.
-        self.stream.read_to_end(&mut rest).is_ok_and(|_| rest.is_empty()) || rest.is_empty()
+        Client::begin(&self.path())
     }
 }
 
@@ -246,4 +158,76 @@ fn a_socket_is_taken_once_and_a_killed_server_is_noticed() {
     assert_eq!(Socket::bind(&path).expect("a socket").earlier, Earlier::Ended);
     std::fs::write(&path, "x").expect("a file");
     assert!(matches!(Socket::bind(&path), Err(Error::NotASocket(_))));
+    let left: Vec<_> = std::fs::read_dir(fixture.directory.path()).expect("a directory").collect();
+    assert_eq!(left.len(), 1, "no lock is left: {left:?}");
+}
+
+/// What one of them removes is never what another one has just bound.
+#[test]
+fn of_many_that_find_the_socket_of_a_killed_server_one_takes_it() {
+    const RIVALS: usize = 4;
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let path = directory.path().join("disk");
+    for round in 0..200 {
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+        let barrier = std::sync::Barrier::new(RIVALS);
+        let rival = || {
+            barrier.wait();
+            let socket = Socket::bind(&path);
+            // Nobody lets go before all have tried.
+            barrier.wait();
+            match socket {
+                Ok(socket) => {
+                    assert_eq!(socket.earlier, Earlier::Killed);
+                    std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+                    1
+                }
+                Err(Error::InUse(_)) => 0,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let winners: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..RIVALS).map(|_| scope.spawn(rival)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!(winners, 1, "round {round}");
+        assert!(!path.exists());
+    }
+}
+
+/// Two that come while a third one goes: who takes the lock has the file that others see.
+#[test]
+fn a_socket_that_is_let_go_is_taken_by_one_at_a_time() {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let path = directory.path().join("disk");
+    let (owners, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let rival = || {
+        for _ in 0..2000 {
+            match Socket::bind(&path) {
+                Ok(socket) => {
+                    assert_eq!(owners.fetch_add(1, SeqCst), 0, "one at a time");
+                    assert_eq!(socket.earlier, Earlier::Ended);
+                    taken.fetch_add(1, SeqCst);
+                    owners.fetch_sub(1, SeqCst);
+                }
+                Err(Error::InUse(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(rival)));
+    });
+    assert!(taken.load(SeqCst) > 0);
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_server_ends_also_where_its_socket_was_removed() {
+    let mut fixture = Fixture::start();
+    let mut client = fixture.begin();
+    std::fs::remove_file(fixture.path()).expect("a socket");
+    drop(fixture.server.take());
+    assert!(client.has_ended());
 }
