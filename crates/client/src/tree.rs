@@ -184,6 +184,22 @@ impl Mount {
         wait(self.operations(None).deallocate(file, range))
     }
 
+    /// [`crate::Operations::deallocate_stably`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn deallocate_stably(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        wait(self.operations(None).deallocate_stably(file, range))
+    }
+
+    /// [`crate::Operations::zero_stably`].
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn zero_stably(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        wait(self.operations(None).zero_stably(file, range))
+    }
+
     /// [`crate::Operations::zero`].
     ///
     /// # Errors

@@ -96,7 +96,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 fn warm_operations_make_few_or_no_heap_allocations() {
     SIDE.set(Side::Test);
     testkit::stay_on_one_cpu();
-    let bench = Bench::start();
+    let bench = Bench::start(client::options::Version::V3);
     let mut over_budget = Vec::new();
     for work in [
         Work::Write(1 << 20),

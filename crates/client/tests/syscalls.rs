@@ -14,10 +14,11 @@ mod repeat;
 use std::collections::HashMap;
 use std::process::Command;
 
+use client::options::Version;
 use repeat::{Bench, Work};
 
 /// The number of operations that are counted.
-const COUNTED: u64 = 1_000;
+const COUNTED: u64 = 500;
 const WORK: &str = "TRUNKLINE_BUDGET_WORK";
 
 /// What the client or the server did during the count.
@@ -65,9 +66,14 @@ fn main() {
     println!("test a_warm_operation_costs_few_system_calls_and_copies ... ok");
 }
 
-/// Runs the work with this name and depth.
+/// Versions by name.
+const VERSIONS: [(&str, Version); 2] = [("3", Version::V3), ("4.1", Version::V4(Some(1)))];
+
+/// Runs the work with this version, name and depth.
 fn load(wanted: &str) {
+    let (version, wanted) = wanted.split_once(' ').unwrap();
     let (name, depth) = wanted.rsplit_once(' ').unwrap();
+    let (_, version) = VERSIONS.into_iter().find(|(named, _)| *named == version).unwrap();
     let (_, work) = works().into_iter().find(|(work, _)| *work == name).unwrap();
     let mark: repeat::Mark = || {
         let _ = rustix::process::getppid();
@@ -75,15 +81,15 @@ fn load(wanted: &str) {
     // On one processor the two loops alternate, so that the counts do not depend on which was
     // faster.
     testkit::stay_on_one_cpu();
-    Bench::start().run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
+    Bench::start(version).run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
 }
 
 /// Runs a child under strace; returns what the client and the server did between the marks.
-fn traced(name: &str, depth: u64) -> (Side, Side) {
+fn traced(version: &str, name: &str, depth: u64) -> (Side, Side) {
     let output = Command::new("strace")
         .args(["-f", "-Y", "-qq", "-s", "24", "-e", "abbrev=none", "-e", "signal=none", "-o", "/dev/stdout"])
         .arg(std::env::current_exe().unwrap())
-        .env(WORK, format!("{name} {depth}"))
+        .env(WORK, format!("{version} {name} {depth}"))
         .output()
         .expect("strace can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -152,12 +158,17 @@ fn copied(call: &str) -> u64 {
 }
 
 fn a_warm_operation_costs_few_system_calls_and_copies() {
-    println!("{:12} {:>5}  {:>18}  {:>22}", "", "depth", "calls client server", "copied client server");
-    for (name, _) in works() {
+    println!(
+        "{:7} {:12} {:>5}  {:>18}  {:>22}",
+        "", "", "depth", "calls client server", "copied client server"
+    );
+    for ((name, _), (version, _)) in
+        works().into_iter().flat_map(|work| VERSIONS.map(|version| (work, version)))
+    {
         for depth in [1, 32] {
-            let (client, server) = traced(name, depth);
+            let (client, server) = traced(version, name, depth);
             println!(
-                "{name:12} {depth:5}  {:9.2} {:9.2}  {:11} {:11}   client {:?} server {:?}",
+                "NFS {version:3} {name:12} {depth:5}  {:9.2} {:9.2}  {:11} {:11}   client {:?} server {:?}",
                 client.per_op(),
                 server.per_op(),
                 client.copied_per_op(),
@@ -166,7 +177,7 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
                 server.calls,
             );
             for (side, at) in [(client, "client"), (server, "server")] {
-                hold(name, depth, at, &side);
+                hold((version, name), depth, at, &side);
             }
         }
     }
@@ -175,7 +186,7 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
 /// Checks the budget. At depth 1 a small operation is one wait, one receive and one send on each
 /// side, and a tick of the client's clock now and then. The side that receives 1 MiB does so in as
 /// many pieces as the system delivers: at most 17 of 64 KiB, each with a wait.
-fn hold(name: &str, depth: u64, at: &str, side: &Side) {
+fn hold((version, name): (&str, &str), depth: u64, at: &str, side: &Side) {
     let large = name.ends_with("MiB");
     let receives_payload = (at == "client") == name.starts_with("READ");
     let calls_max = match (large && receives_payload, depth) {
@@ -185,21 +196,29 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     };
     assert!(
         side.per_op() <= calls_max,
-        "{name} depth {depth}, {at}: {:.2} calls: {:?}",
+        "{name} by version {version}, depth {depth}, {at}: {:.2} calls: {:?}",
         side.per_op(),
         side.calls
     );
     if depth == 1 && !(large && receives_payload) {
         for call in ["epoll_pwait", "read", "sendmsg"] {
             let count = side.count(call);
-            assert!(count + 3 >= COUNTED, "{name} depth 1, {at}: {count} times {call}: {:?}", side.calls);
+            assert!(
+                count + 3 >= COUNTED,
+                "{name} by version {version}, depth 1, {at}: {count} times {call}: {:?}",
+                side.calls
+            );
         }
     }
     if depth > 1 && !large {
         // What follows from a receive leaves in one send: the COMMIT of answered WRITEs too, with
         // the WRITEs after it.
         let (received, sent) = (side.count("read"), side.count("sendmsg"));
-        assert!(sent <= received + received / 2, "{name} depth {depth}, {at}: {:?}", side.calls);
+        assert!(
+            sent <= received + received / 2,
+            "{name} by version {version}, depth {depth}, {at}: {:?}",
+            side.calls
+        );
     }
     // Of a long payload only what came with its head is copied. A short payload is copied once,
     // with its head.
@@ -210,5 +229,9 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     } else {
         4096 + 512
     };
-    assert!(side.copied_per_op() <= copied_max, "{name} depth {depth}, {at}: {} bytes", side.copied_per_op());
+    assert!(
+        side.copied_per_op() <= copied_max,
+        "{name} by version {version}, depth {depth}, {at}: {} bytes",
+        side.copied_per_op()
+    );
 }

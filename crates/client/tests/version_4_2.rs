@@ -74,7 +74,8 @@ fn holes_are_found_made_and_filled() {
     mount.allocate(handle, end..2 * end).unwrap();
     assert_eq!(file.attributes().unwrap().size, 2 * end);
     file.write_all_at(b"data", 0).unwrap();
-    mount.zero(handle, 0..2).unwrap();
+    mount.zero(handle, 0..1).unwrap();
+    mount.zero_stably(handle, 1..2).unwrap();
     let mut back = [9; 4];
     file.read_all_at(&mut back, 0).unwrap();
     assert_eq!(&back, b"\0\0ta");
@@ -436,6 +437,17 @@ fn a_server_that_reserves_no_storage_is_not_asked_for_a_hole_first() {
     let done = [Reply::Allocate(Ok(())), Reply::Deallocate(Ok(())), Reply::Allocate(Ok(()))];
     fake.next().reply(&[&[Reply::PutFh(Ok(()))][..], &done].concat());
     outcome.join().unwrap().unwrap();
+    // A hole that is to be stable is one compound with its COMMIT.
+    let outcome = asked(&mount, |mount| mount.deallocate_stably(root(), 0..100));
+    let request = fake.next();
+    assert_eq!(request.operations[2..], [Op::Deallocate, Op::Commit]);
+    let committed = commit::Success { verifier: [1; 8] };
+    let hole = [Reply::PutFh(Ok(())), Reply::Deallocate(Ok(())), Reply::Commit(Ok(committed))];
+    request.reply(&hole);
+    outcome.join().unwrap().unwrap();
+    let outcome = asked(&mount, |mount| mount.deallocate_stably(root(), 0..100));
+    fake.next().reply(&[Reply::PutFh(Ok(())), Reply::Deallocate(Ok(())), Reply::Commit(Err(Nfs::IO))]);
+    assert_eq!(status(outcome.join().unwrap()), Some(Status::Io));
     // Behind the end there are zeros already.
     let outcome = zero(&fake, &mount, 100, 100..200);
     let request = fake.next();

@@ -77,6 +77,9 @@ pub struct Config {
     pub group: Option<PathBuf>,
     /// The versions of NFS that are served.
     pub versions: NfsVersions,
+    /// Whether a server that cannot serve version 4 next to another server of the same directory
+    /// serves version 3 alone instead: nobody has asked for version 4.
+    pub may_leave_v4: bool,
     /// How long the state of a client of version 4 is safe after its last sign of life.
     pub lease: Duration,
     /// Whether files are locked for clients of version 3, by NLM. Without version 3 there is none.
@@ -288,6 +291,7 @@ impl Config {
             workers: WORKERS,
             rpcbind: None,
             versions: NfsVersions::default(),
+            may_leave_v4: true,
             lease: LEASE,
             nlm: true,
             layouts: true,

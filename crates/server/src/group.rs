@@ -120,13 +120,15 @@ impl Group {
         };
         let exports = Arc::new(exports);
         let nfs4 = Nfs4State::new(config, &exports, file)?;
+        // Without the state there is no version 4.
+        let versions = if nfs4.is_some() { config.versions } else { config.versions.without_v4() };
         let serves_nlm = AtomicBool::new(config.serves_nlm() && nfs4.is_some());
         Ok(Self {
             exports: RwLock::new(exports),
             serves_nlm,
             mounts: MountTable::default(),
             reply_cache,
-            versions: config.versions,
+            versions,
             nfs4,
             nodes: nodes.collect(),
             limits: config.limits,

@@ -214,8 +214,9 @@ impl Nfs4State {
     }
 
     /// The state of a server that serves version 4, or locks files for version 3; `None` for
-    /// others. The records of clients are kept in the state directory of the exports, if they have
-    /// one, and `group` has the state of a group of processes.
+    /// others, and if another server has the records and nobody has asked for version 4. The
+    /// records of clients are kept in the state directory of the exports, if they have one, and
+    /// `group` has the state of a group of processes.
     pub fn new(
         config: &Config,
         exports: &Arc<Exports>,
@@ -234,6 +235,16 @@ impl Nfs4State {
                 tracing::warn!(
                     "serving without NLM, so clients of NFS version 3 must mount with nolock; `nlm = false` says \
                      that it is meant so: {error}"
+                );
+                Ok(None)
+            }
+            Err(Error::Recovery(error @ RecoveryError::InUse { .. }))
+                if config.may_leave_v4 && config.versions.has_v3() =>
+            {
+                tracing::warn!(
+                    "serving NFS version 3 alone, without locks, because {error}, and two servers do not see each \
+                     other's locks. Processes with one `group` directory do; `versions = [\"3\"]` and `nlm = \
+                     false` say that it is meant so"
                 );
                 Ok(None)
             }

@@ -97,12 +97,12 @@ impl Rpcbind {
     /// `streams`, over RDMA at `rdma`.
     pub fn start(
         config: &Config,
-        serves_nlm: bool,
+        (versions, serves_nlm): (NfsVersions, bool),
         streams: &[SocketAddr],
         rdma: &[SocketAddr],
     ) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
-        let entries = entries_of(config.versions, serves_nlm, streams, rdma);
+        let entries = entries_of(versions, serves_nlm, streams, rdma);
         let mut sockets = Vec::new();
         for address in streams {
             sockets.extend(bind_datagrams(*address)?);

@@ -1,7 +1,7 @@
 //! A running server: its start, its operations, and its end.
 
 use crate::clock;
-use crate::config::{Config, ExportConfig, LOOPS_MAX, ListenAddress, StoreConfig};
+use crate::config::{Config, ExportConfig, LOOPS_MAX, ListenAddress, NfsVersions, StoreConfig};
 use crate::error::Error;
 use crate::export::Reloaded;
 use crate::group::Group;
@@ -137,7 +137,8 @@ impl Server {
         let mut bound = listen(&config, sockets)?;
         let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
         let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
-        let rpcbind = Rpcbind::start(&config, group.serves_nlm(), &streams, &rdma_addresses.concat())?;
+        let served = (group.versions, group.serves_nlm());
+        let rpcbind = Rpcbind::start(&config, served, &streams, &rdma_addresses.concat())?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
@@ -146,9 +147,7 @@ impl Server {
         group.addresses.set_own(tcp.chain(over_rdma).collect());
         let addresses = by_node(&bound, config.nodes.len());
         bound.append(&mut bound_rdma);
-        let loops =
-            config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let loops = loops.min(LOOPS_MAX);
+        let loops = loop_count(&config);
         let busy_poll = config.busy_poll;
         let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
@@ -240,6 +239,13 @@ impl Server {
     #[must_use]
     pub fn serves_nlm(&self) -> bool {
         self.group.serves_nlm()
+    }
+
+    /// The versions of NFS that are served. If version 4 was configured and is not among them, the
+    /// log says why.
+    #[must_use]
+    pub fn versions(&self) -> NfsVersions {
+        self.group.versions
     }
 
     /// The number of nodes.
@@ -437,6 +443,12 @@ fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListen
         }
     }
     Ok((addresses, bound))
+}
+
+/// One for each processor if the configuration does not say.
+fn loop_count(config: &Config) -> usize {
+    let own = || std::thread::available_parallelism().map_or(1, usize::from);
+    config.loops.unwrap_or_else(own).min(LOOPS_MAX)
 }
 
 /// The addresses of listeners, for each of so many nodes.

@@ -91,7 +91,16 @@ impl Operations<'_> {
     /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
     pub async fn deallocate(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
         let minor = self.version_4_2("DEALLOCATE")?;
-        self.run(space::deallocate(minor, file, offset_and_length(range))).await.map_err(declined)
+        self.run(space::deallocate(minor, file, offset_and_length(range), false)).await.map_err(declined)
+    }
+
+    /// As [`Self::deallocate`]; when it is done, the hole survives a crash of the server.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn deallocate_stably(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        let minor = self.version_4_2("DEALLOCATE")?;
+        self.run(space::deallocate(minor, file, offset_and_length(range), true)).await.map_err(declined)
     }
 
     /// Makes a range zeros for which storage is reserved. A file that ends before the range does
@@ -101,6 +110,18 @@ impl Operations<'_> {
     /// # Errors
     /// Those of the server and of the mount; [`Status::NotSupported`] before version 4.2.
     pub async fn zero(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        self.zero_as(file, range, false).await
+    }
+
+    /// As [`Self::zero`]; when it is done, zeros within the file survive a crash of the server.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn zero_stably(&self, file: FileHandle, range: Range<u64>) -> Result<()> {
+        self.zero_as(file, range, true).await
+    }
+
+    async fn zero_as(&self, file: FileHandle, range: Range<u64>, stable: bool) -> Result<()> {
         let minor = self.version_4_2("ALLOCATE")?;
         // Behind its end a file needs no hole, and what is reserved before it changes nothing.
         let end = self.getattr(file).await?.size;
@@ -109,7 +130,7 @@ impl Operations<'_> {
             return self.allocate(file, range).await;
         }
         let (within, range) = (offset_and_length(within), offset_and_length(range));
-        self.run(space::zero(minor, file, within, range)).await.map_err(declined)
+        self.run(space::zero(minor, file, within, range, stable)).await.map_err(declined)
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use client::options::Version;
 use client::{Answer, Done, File, FileRef, Io, Mount, Op, Request, Settings, Task};
 use server::{Config, Server};
 
@@ -108,16 +109,17 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn start() -> Self {
+    pub fn start(version: Version) -> Self {
         let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 6, 1));
         let port = testkit::free_port_on(ip);
         let mut config = Config::quick(256 << 20, "/export", &[SocketAddr::new(ip, port)]);
         config.loops = Some(1);
+        config.versions = "3,4.1,4.2".parse().unwrap();
         // On a busy machine a loop that waits for a processor does not count as stalled.
         config.limits.stall_ms_max = 60_000;
         let server = Server::start(config).unwrap();
-        let mount =
-            Mount::with_settings(Settings { loops: 1, ..Settings::new(ip, port, "/export") }).unwrap();
+        let settings = Settings { loops: 1, version, ..Settings::new(ip, port, "/export") };
+        let mount = Mount::with_settings(settings).unwrap();
         let file = mount.create_file(b"/file", 0o644).unwrap();
         let largest = vec![1; usize::try_from(BLOCKS).unwrap() << 20];
         file.write_all_at(&largest, 0).unwrap();

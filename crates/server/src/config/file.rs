@@ -328,6 +328,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         workers: read.workers.unwrap_or(WORKERS),
         rpcbind: read.rpcbind.then_some(rpc::portmap::PORT),
         group: read.group,
+        may_leave_v4: read.versions.is_none(),
         versions: read.versions.map_or_else(NfsVersions::default, |versions| versions.0),
         lease: read.lease_s.map_or(LEASE, Duration::from_secs),
         nlm: read.nlm,

@@ -84,7 +84,8 @@ fn the_example_is_right_and_its_comments_are_the_defaults() {
     let metrics = spelled_out.metrics.clone().unwrap();
     assert_eq!(metrics.listen.to_string(), "127.0.0.1:9100");
     assert_eq!(metrics.token.unwrap().to_str(), Some("/etc/trunkline/token"));
-    let defaults = Config { loops: None, congestion: None, metrics: None, ..spelled_out };
+    assert!(!spelled_out.may_leave_v4, "it is asked for");
+    let defaults = Config { loops: None, congestion: None, metrics: None, may_leave_v4: true, ..spelled_out };
     assert_eq!(defaults, config);
 }
 

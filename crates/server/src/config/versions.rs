@@ -15,7 +15,7 @@ impl NfsVersions {
     /// Version 3 alone.
     pub const V3: Self = Self { v3: true, v4: [false; 2] };
 
-    /// All that there are.
+    /// All that there are: the default.
     pub const ALL: Self = Self { v3: true, v4: [true; 2] };
 
     const NONE: Self = Self { v3: false, v4: [false; 2] };
@@ -30,6 +30,11 @@ impl NfsVersions {
     #[must_use]
     pub const fn has_v4(self) -> bool {
         self.v4[0] || self.v4[1]
+    }
+
+    /// These without version 4.
+    pub(crate) const fn without_v4(self) -> Self {
+        Self { v3: self.v3, v4: [false; 2] }
     }
 
     /// Whether this minor version of version 4 is served. There is no 4.0.
@@ -72,10 +77,9 @@ impl NfsVersions {
     }
 }
 
-/// Version 3: the others are experimental.
 impl Default for NfsVersions {
     fn default() -> Self {
-        Self::V3
+        Self::ALL
     }
 }
 
@@ -111,7 +115,7 @@ mod tests {
         let some: NfsVersions = "4.2, 3".parse().unwrap();
         assert!(some.has(3) && some.has(4) && some.has_minor(2));
         assert!(!some.has_minor(0) && !some.has_minor(1) && !some.has_minor(3) && !some.has(2));
-        assert!(!NfsVersions::default().has_v4());
+        assert_eq!(NfsVersions::default().to_string(), "3,4.1,4.2");
         for text in ["", "4", "4.0", "3;4.1"] {
             assert!(text.parse::<NfsVersions>().is_err(), "{text}");
         }

@@ -65,6 +65,8 @@ fn writes_that_others_never_finish_take_no_space_of_a_small_store() {
     let data = pattern(MIB as usize, 3);
     let record = peer.record(9, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &data));
     let hostile: Vec<Peer> = (0..HOSTILE).map(|_| peer_from(2, address)).collect();
+    let connections = || server.statistics().nodes[0].connections.len();
+    eventually("all are accepted", || connections() == HOSTILE + 1);
     for client in &hostile {
         (&client.stream).write_all(&record[..record.len() - 100]).unwrap();
     }
@@ -75,5 +77,5 @@ fn writes_that_others_never_finish_take_no_space_of_a_small_store() {
             assert!(written.is_ok(), "{written:?} in round {round}");
         }
     }
-    assert_eq!(server.statistics().nodes[0].connections.len(), HOSTILE + 1, "nobody was ended");
+    assert_eq!(connections(), HOSTILE + 1, "nobody was ended");
 }

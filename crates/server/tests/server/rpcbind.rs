@@ -209,16 +209,18 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
 
 #[test]
 fn programs_register_with_the_hosts_rpcbind_and_unregister_at_the_end() {
-    let (port, host) = host_rpcbind(true, 6);
+    let (port, host) = host_rpcbind(true, 8);
     let mut config = config();
     config.nlm = false;
     config.rpcbind = Some(port);
     let server = Server::start(config).unwrap();
     assert!(Peer::new(server.addresses()[0]).mnt(b"/export").is_ok());
     drop(server);
+    // Versions 3 and 4, and MOUNT over TCP and UDP.
     let (nfs, mount) = (nfs3::PROGRAM, nfs3::mount::PROGRAM);
-    let (set, unset) = (portmap::SET, portmap::UNSET);
-    let expected = [(set, nfs), (set, mount), (set, mount), (unset, nfs), (unset, mount), (unset, mount)];
+    let entries = [nfs, nfs, mount, mount];
+    let of = |procedure| entries.map(|program| (procedure, program));
+    let expected = [of(portmap::SET), of(portmap::UNSET)].concat();
     assert_eq!(host.join().unwrap(), expected);
 }
 

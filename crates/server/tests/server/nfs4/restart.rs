@@ -8,6 +8,7 @@ use fs::FileHandle;
 use nfs4::compound::ReplyReader;
 use nfs4::op::{self, Args, Fore, kind};
 use nfs4::{OwnerId, Range, StateOwner, Stateid, Status};
+use rpc::reply::{Accept, Body};
 use server::{Config, Server};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -190,12 +191,19 @@ fn another_user_reclaims_nothing_with_the_same_owner_string() {
 fn a_second_server_of_the_same_directory_is_refused_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let (server, _) = start(home.path());
-    let refused = Server::start(restartable(home.path())).unwrap_err().to_string();
+    let required = Config { may_leave_v4: false, ..restartable(home.path()) };
+    let refused = Server::start(required).unwrap_err().to_string();
     assert!(
         refused.starts_with("cannot keep what clients have open and locked\n  cause: another server"),
         "{refused}"
     );
     assert!(refused.contains("\n  try:   stop that server"), "{refused}");
+    // Nobody has asked for version 4: it goes without. So do locks.
+    let (second, address) = start(home.path());
+    assert_eq!((second.versions().to_string().as_str(), second.serves_nlm()), ("3", false));
+    let mismatch = Body::Accepted(Accept::ProgMismatch { low: 3, high: 3 });
+    assert_eq!(Peer::new(address).call_any(nfs4::PROGRAM, nfs4::VERSION, 0, &[]).0, mismatch);
+    drop(second);
     // Version 3 needs no such file, except to lock.
     let version_3 = Config { versions: "3".parse().unwrap(), ..restartable(home.path()) };
     let third = Server::start(version_3).unwrap();

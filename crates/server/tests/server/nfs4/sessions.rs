@@ -1,13 +1,14 @@
 //! Sessions and their slots. RFC 8881 s2.10.6
 
 use super::client::{
-    Client, after_sequence, call, create_session, encoded, exchange_id, outcome, put, start,
+    Client, after_sequence, call, create_session, encoded, exchange_id, outcome, put, start, start_with,
 };
 use crate::peer::{Peer, credential};
 use nfs4::compound::ReplyReader;
 use nfs4::op::{self, Args, Fore, kind};
 use nfs4::{Bitmap, SessionId, Status};
 use rpc::reply::{Accept, Body};
+use server::Config;
 
 fn remove(name: &str) -> Args<'_> {
     Args::Remove(op::link::RemoveArgs { name: name.as_bytes() })
@@ -107,7 +108,8 @@ fn only_the_minor_versions_that_are_served_are_answered() {
         let results = call(&mut peer, &encoded(minor, |to| _ = to.push(&Args::PutRootFh(()))));
         assert_eq!(outcome(&results), (Status::MINOR_VERS_MISMATCH, 0), "{minor}");
     }
-    let (_server, address) = crate::peer::start();
+    let version_3 = Config { versions: "3".parse().unwrap(), ..crate::peer::config() };
+    let (_server, address) = start_with(version_3);
     let (body, _) = Peer::new(address).call_any(nfs4::PROGRAM, 4, 0, &[]);
     assert_eq!(body, Body::Accepted(Accept::ProgMismatch { low: 3, high: 3 }));
 }
