@@ -434,6 +434,7 @@ fn shape(row: &Row) -> Option<Shape> {
             Direction::Write => limit::Direction::Write,
         },
         remotes: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+        traffic: limit::Traffic::Nfs,
     })
 }
 

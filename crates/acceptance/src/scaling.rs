@@ -71,6 +71,7 @@ impl Point {
             connections: self.connections as usize,
             direction: limit::Direction::Read,
             remotes: self.remotes(),
+            traffic: limit::Traffic::Nfs,
         }
     }
 }

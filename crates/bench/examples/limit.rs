@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::limit::{Direction, Mode, Shape, measure_once};
+use bench::limit::{Direction, Mode, Shape, Traffic, measure_once};
 use clap::{Parser, ValueEnum};
 
 /// Print one line for each mode, direction and congestion control, and the best of each direction.
@@ -36,6 +36,9 @@ struct Args {
     /// The number of loopback addresses over which the connections are distributed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     nodes: u8,
+    /// The protocol whose messages are sent.
+    #[arg(long, value_enum, default_value = "nfs")]
+    traffic: TrafficName,
     /// The measured time of each mode, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -54,6 +57,22 @@ enum DirectionName {
     Read,
     Write,
     Mixed,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum TrafficName {
+    Nfs,
+    /// With as many data in a capsule as our target takes.
+    NvmeTcp,
+}
+
+impl From<TrafficName> for Traffic {
+    fn from(name: TrafficName) -> Self {
+        match name {
+            TrafficName::Nfs => Self::Nfs,
+            TrafficName::NvmeTcp => Self::NvmeTcp { in_capsule_bytes: target::CAPSULE_DATA_BYTES as usize },
+        }
+    }
 }
 
 impl From<ModeName> for Mode {
@@ -93,6 +112,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
             connections: args.connections,
             direction: direction.into(),
             remotes: Clone::clone(&remotes),
+            traffic: args.traffic.into(),
         };
         let mut best: Option<(f64, String)> = None;
         for congestion in chosen(&args.congestion, &transport::socket::congestion_controls()) {

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::ops::{ControlFlow, RangeInclusive};
+use std::time::Duration;
 
-use crate::cells::connections;
 use crate::error::{Error, Result};
 use crate::experiment::{Embedded, Experiment};
-use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
+use crate::limit::{self, Direction, Mode, Shape, Traffic, Try, calibrate_with, measure_once, verbs};
 use crate::progress::Progress;
-use crate::routes::{self, ReadyRoute};
+use crate::routes::{self, Access, ReadyRoute};
+use crate::volume::VolumeTarget;
 use crate::workload::PlannedWorkload;
 
 /// The sizes of blocks whose limit is measured.
@@ -21,7 +22,9 @@ pub struct Limits {
     by_workload: Vec<Option<Limit>>,
     /// The limits over RDMA by workload; empty if no route uses RDMA.
     over_rdma: Vec<Option<RdmaLimit>>,
-    per_try: std::time::Duration,
+    /// The limits over NVMe/TCP by workload; empty if no route leads to the embedded target.
+    on_volume: Vec<Option<Limit>>,
+    per_try: Duration,
     /// The congestion control with the highest throughput; both ends of the embedded group use it.
     pub congestion: Option<String>,
 }
@@ -50,6 +53,21 @@ impl Limit {
         self.tries.iter().max_by(|one, other| one.gbytes_per_s.total_cmp(&other.gbytes_per_s))
     }
 
+    /// Measures the best mode again.
+    fn measure_again(&mut self, per_try: Duration, progress: &Progress) -> Result<()> {
+        let Some(best) = self.best().cloned() else { return Ok(()) };
+        progress.stage(&format!("limit of {}", self.name), 1);
+        match measure_once(&self.shape, best.mode, &best.congestion, per_try) {
+            Ok(tried) => self.tries.push(tried),
+            // The machine has not become faster, so the earlier result still holds.
+            Err(error @ (limit::Error::Stalled { .. } | limit::Error::Unready { .. })) => {
+                tracing::warn!(%error, "the limit is not measured again");
+            }
+            Err(error) => return Err(Error::Calibrate(error.into())),
+        }
+        Ok(())
+    }
+
     /// The workload and the shape of its traffic, in one line.
     fn describe(&self) -> String {
         let Shape { block_bytes, depth, connections, direction, .. } = &self.shape;
@@ -63,7 +81,8 @@ impl Limit {
             bytes => format!("{} KiB", bytes >> 10),
         };
         let name = &self.name;
-        format!("{name}: {verb}, {block} blocks, depth {depth} on each of {connections} connections")
+        let over = if self.shape.traffic == Traffic::Nfs { "" } else { ", over NVMe/TCP" };
+        format!("{name}: {verb}, {block} blocks, depth {depth} on each of {connections} connections{over}")
     }
 }
 
@@ -75,6 +94,9 @@ impl Limits {
         // What loopback carries is no limit of another server or of a directory.
         if !route.is_embedded {
             return None;
+        }
+        if matches!(route.access, Access::Volume(_)) {
+            return Some(self.on_volume.get(workload)?.as_ref()?.best()?.gbytes_per_s);
         }
         match (route.is_rdma(), route.mixes()) {
             (_, true) => None,
@@ -90,17 +112,10 @@ impl Limits {
     /// [`Error::Calibrate`].
     pub fn measure_again(&mut self, workload: usize, progress: &Progress) -> Result<()> {
         let per_try = self.per_try;
-        let Some(Some(limit)) = self.by_workload.get_mut(workload) else { return Ok(()) };
-        let Some(best) = limit.best().cloned() else { return Ok(()) };
-        progress.stage(&format!("limit of {}", limit.name), 1);
-        let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
-        match tried {
-            Ok(tried) => limit.tries.push(tried),
-            // The machine has not become faster, so the earlier result still holds.
-            Err(error @ (limit::Error::Stalled { .. } | limit::Error::Unready { .. })) => {
-                tracing::warn!(%error, "the limit is not measured again");
+        for limits in [&mut self.by_workload, &mut self.on_volume] {
+            if let Some(Some(limit)) = limits.get_mut(workload) {
+                limit.measure_again(per_try, progress)?;
             }
-            Err(error) => return Err(Error::Calibrate(error.into())),
         }
         if let Some(Some(limit)) = self.over_rdma.get_mut(workload)
             && let Some(mode) = limit.best().map(|best| best.mode)
@@ -131,11 +146,18 @@ impl Limits {
             iops: tried.iops,
         };
         let mut all = Vec::new();
-        for (index, limit) in self.by_workload.iter().enumerate() {
-            let Some(limit) = limit else { continue };
+        let most = self.by_workload.len().max(self.on_volume.len());
+        let of = |limits: &[Option<Limit>], index: usize, route: Option<&str>| {
+            let limit = limits.get(index)?.as_ref()?;
             let tries = limit.tries.iter().map(tried).collect();
-            all.push(record::Calibration::of(limit.describe(), None, tries));
-            if let Some(Some(of_rdma)) = self.over_rdma.get(index) {
+            Some(record::Calibration::of(limit.describe(), route.map(str::to_owned), tries))
+        };
+        for index in 0..most {
+            all.extend(of(&self.by_workload, index, None));
+            all.extend(of(&self.on_volume, index, Some("nvme-tcp")));
+            if let (Some(Some(of_rdma)), Some(Some(limit))) =
+                (self.over_rdma.get(index), self.by_workload.get(index))
+            {
                 let tries = of_rdma.tries.iter().map(over_rdma).collect();
                 let shape = format!("{}, over RDMA", limit.describe());
                 all.push(record::Calibration::of(shape, Some("rdma".into()), tries));
@@ -145,9 +167,14 @@ impl Limits {
     }
 }
 
-/// The shape of a workload's traffic in the embedded group; `None` if its blocks have several sizes
-/// or one that the wire does not carry in one piece.
-fn shape(workload: &PlannedWorkload, connections: u32, remotes: &[IpAddr]) -> Option<Shape> {
+/// The shape of a workload's traffic in the embedded group or target; `None` if its blocks have
+/// several sizes or one that the wire does not carry in one piece.
+fn shape(
+    workload: &PlannedWorkload,
+    connections: u32,
+    remotes: &[IpAddr],
+    traffic: Traffic,
+) -> Option<Shape> {
     let block_bytes = workload.block_bytes().filter(|bytes| BLOCK_BYTES.contains(bytes))?;
     let in_flight: u32 = workload.jobs.iter().map(|job| job.depth).sum();
     let (reads, writes) = (workload.has(record::Direction::Read), workload.has(record::Direction::Write));
@@ -161,53 +188,94 @@ fn shape(workload: &PlannedWorkload, connections: u32, remotes: &[IpAddr]) -> Op
             _ => Direction::Mixed,
         },
         remotes: remotes.to_vec(),
+        traffic,
     })
 }
 
-/// Measures the limit of each workload.
+/// Measures the limit of each workload, in the shape of each protocol that an embedded server of
+/// the experiment speaks.
 ///
 /// # Errors
 /// [`Error::Calibrate`].
-pub fn calibrate_all(experiment: &Experiment, group: Embedded<'_>, progress: &Progress) -> Result<Limits> {
+pub fn calibrate_all(experiment: &Experiment, progress: &Progress) -> Result<Limits> {
+    let planned = experiment.planned();
+    let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
+    if let Some(group) = experiment.embedded() {
+        calibrate_group(experiment, group, &planned, &mut limits, progress)?;
+    }
+    // Host and target have what the system has.
+    let usual: Vec<String> = transport::socket::congestion_controls().into_iter().take(1).collect();
+    let volumes = experiment.routes.iter().filter_map(|route| route.volume(experiment));
+    let embedded = volumes.filter(|(target, _)| **target == VolumeTarget::Embedded);
+    let paths = embedded.clone().map(|(_, options)| options.paths).max();
+    let connections = embedded.map(|(target, options)| options.connections(target)).max();
+    if let (Some(paths), Some(connections)) = (paths, connections) {
+        let remotes = crate::group::addresses(paths, &[]);
+        let traffic = Traffic::NvmeTcp { in_capsule_bytes: target::CAPSULE_DATA_BYTES as usize };
+        let steps = planned.len() * Mode::ALL.len();
+        progress.stage("measuring the limit of NVMe/TCP", steps as u64);
+        for workload in &planned {
+            let shape = shape(workload, connections, &remotes, traffic);
+            let limit = shape.map(|shape| measured(workload, shape, &usual, limits.per_try, progress));
+            limits.on_volume.push(limit.transpose()?);
+        }
+    }
+    Ok(limits)
+}
+
+/// The limit of a workload's shape.
+fn measured(
+    workload: &PlannedWorkload,
+    shape: Shape,
+    congestion_controls: &[String],
+    per_try: Duration,
+    progress: &Progress,
+) -> Result<Limit> {
+    let tries = calibrate_with(&shape, congestion_controls, per_try, || {
+        progress.advance(1);
+        if progress.stop().is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    progress.go_on()?;
+    let tries = tries.map_err(|error| Error::Calibrate(error.into()))?;
+    Ok(Limit { name: workload.name().to_owned(), shape, tries })
+}
+
+/// Measures the limits of the embedded group.
+fn calibrate_group(
+    experiment: &Experiment,
+    group: Embedded<'_>,
+    planned: &[PlannedWorkload],
+    limits: &mut Limits,
+    progress: &Progress,
+) -> Result<()> {
     let remotes = crate::group::addresses(group.nodes, group.addresses);
-    let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
-    let offered = transport::socket::congestion_controls().len();
+    let over_nfs = experiment.routes.iter().filter(|route| route.volume(experiment).is_none());
+    let connections = over_nfs.map(|route| route.connections(experiment)).max().unwrap_or(1);
+    let offered = transport::socket::congestion_controls();
     let over_rdma = experiment.routes.iter().any(|route| routes::is_rdma(&route.options));
     let rdma = if over_rdma { crate::rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let of_rdma = if rdma.is_empty() { 0 } else { verbs::Mode::ALL.len() };
-    let planned = experiment.planned();
-    let steps = planned.len() * (offered * Mode::ALL.len() + of_rdma);
+    let steps = planned.len() * (offered.len() * Mode::ALL.len() + of_rdma);
     progress.stage("measuring the limit", steps as u64);
-    let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
-    for workload in &planned {
-        let Some(shape) = shape(workload, connections, &remotes) else {
+    for workload in planned {
+        let Some(shape) = shape(workload, connections, &remotes, Traffic::Nfs) else {
             limits.by_workload.push(None);
             limits.over_rdma.extend((!rdma.is_empty()).then_some(None));
             continue;
         };
-        let tries = calibrate(&shape, experiment.calibrate, || {
-            progress.advance(1);
-            if progress.stop().is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        progress.go_on()?;
-        let tries = tries.map_err(|error| Error::Calibrate(error.into()))?;
+        let limit = measured(workload, shape, &offered, limits.per_try, progress)?;
         if !rdma.is_empty() {
-            limits.over_rdma.push(Some(calibrate_rdma(&shape, &rdma, experiment.calibrate, progress)));
+            limits.over_rdma.push(Some(calibrate_rdma(&limit.shape, &rdma, limits.per_try, progress)));
         }
-        limits.by_workload.push(Some(Limit { name: workload.name().to_owned(), shape, tries }));
+        limits.by_workload.push(Some(limit));
     }
     limits.congestion = best_congestion(&limits.by_workload);
-    Ok(limits)
+    Ok(())
 }
 
 /// Measures the limit of a shape over RDMA. A device that cannot reach itself has no limit; whether
 /// it can be mounted over is found out and reported later.
-fn calibrate_rdma(
-    shape: &Shape,
-    addresses: &[IpAddr],
-    per_try: std::time::Duration,
-    progress: &Progress,
-) -> RdmaLimit {
+fn calibrate_rdma(shape: &Shape, addresses: &[IpAddr], per_try: Duration, progress: &Progress) -> RdmaLimit {
     let shape = Shape { remotes: addresses.to_vec(), ..shape.clone() };
     let mut tries = Vec::new();
     for mode in verbs::Mode::ALL {

@@ -53,7 +53,7 @@ pub fn describe(experiment: &Experiment) -> record::Experiment {
         .routes
         .iter()
         .filter(|route| !matches!(route.target(experiment), Target::Directory(_) | Target::Kernel(_)))
-        .map(|route| connections(&route.options));
+        .map(|route| route.connections(experiment));
     let connections = mounted.max().unwrap_or(0);
     record::Experiment {
         name: experiment.name.clone(),
@@ -80,7 +80,7 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
         ("paced_window_ms".into(), experiment.paced_window.as_millis().to_string()),
         ("repeats".into(), experiment.repeats.to_string()),
     ]);
-    let each = experiment.routes.iter().map(|route| (&route.name, connections(&route.options)));
+    let each = experiment.routes.iter().map(|route| (&route.name, route.connections(experiment)));
     let each: Vec<(&String, u32)> = each.collect();
     if each.iter().any(|(_, number)| Some(*number) != each.first().map(|(_, first)| *first)) {
         // More connections are an advantage too, and a verdict cannot tell it from that of more

@@ -60,6 +60,18 @@ pub enum Error {
         #[source]
         cause: Box<client::Error>,
     },
+    /// The embedded target cannot be started.
+    #[error("cannot start the embedded NVMe/TCP target")]
+    Target(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A volume cannot be attached, or read and written.
+    #[error("cannot use the volume of the route {route}")]
+    Volume {
+        /// The route's name.
+        route: String,
+        /// The cause.
+        #[source]
+        cause: Box<initiator::Error>,
+    },
     /// A directory that is measured, or a file in it, cannot be used.
     #[error("{route}: cannot {doing} {path}")]
     Directory {

@@ -17,6 +17,7 @@ pub(crate) use self::check::{IN_FLIGHT_BYTES_MAX, RATE_MAX, THREADS_MAX};
 use crate::clients::ClientSpec;
 use crate::error::ExperimentError;
 use crate::targets;
+use crate::volume::{VolumeOptions, VolumeTarget};
 use crate::workload::{self, PlannedWorkload};
 
 /// A route: a name and mount options.
@@ -47,6 +48,30 @@ impl RouteSpec {
         let DirectoryChoice { engine, direct } = experiment.directories;
         let engine = self.engine.unwrap_or(engine).resolve(!experiment.clients.is_empty());
         DirectoryLoad { engine, direct: self.direct.unwrap_or(direct) }
+    }
+
+    /// The connections for READ and WRITE of this route, if its options say it.
+    #[must_use]
+    pub(crate) fn connections(&self, experiment: &Experiment) -> u32 {
+        match self.volume(experiment) {
+            Some((target, options)) => options.connections(target),
+            None => crate::cells::connections(&self.options),
+        }
+    }
+
+    /// The volume of this route and its options, if it leads to one. Options that make no sense are
+    /// refused when the experiment is checked.
+    pub(crate) fn volume<'a>(
+        &'a self,
+        experiment: &'a Experiment,
+    ) -> Option<(&'a VolumeTarget, VolumeOptions)> {
+        let Target::Volume(target) = self.target(experiment) else { return None };
+        Some((target, VolumeOptions::parse(&self.options, target).ok()?))
+    }
+
+    /// Whether it leads to a volume that is not to be overwritten.
+    fn is_only_read(&self, experiment: &Experiment) -> bool {
+        self.volume(experiment).is_some_and(|(_, options)| !options.overwrite)
     }
 
     /// The server of this route.
@@ -180,6 +205,14 @@ pub struct WorkloadSpec {
     pub steps: Option<Steps>,
 }
 
+impl WorkloadSpec {
+    /// The same without its writers; `None` if nothing is left.
+    fn reads(&self) -> Option<Self> {
+        let name = self.name.replace("mix", "read");
+        (self.readers > 0).then(|| Self { name, writers: 0, ..self.clone() })
+    }
+}
+
 /// The speeds of an external network, from which limits are computed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Links {
@@ -239,6 +272,8 @@ pub enum Target {
     Directory(PathBuf),
     /// An external server, mounted by the kernel's client.
     Kernel(String),
+    /// A block volume, by our host.
+    Volume(VolumeTarget),
 }
 
 impl fmt::Display for Target {
@@ -254,6 +289,7 @@ impl fmt::Display for Target {
             Self::Server(server) => out.write_str(server),
             Self::Directory(path) => write!(out, "directory {}", path.display()),
             Self::Kernel(server) => write!(out, "{server} by the kernel's client"),
+            Self::Volume(volume) => volume.fmt(out),
         }
     }
 }
@@ -400,14 +436,18 @@ impl Experiment {
     pub fn on_targets(targets: &[String], procedure: Procedure) -> crate::Result<Self> {
         let base = Self::built_in(procedure);
         let routes = targets::routes(targets).map_err(|(text, cause)| {
-            let form =
-                "a directory, nfs://HOST/EXPORT?OPTIONS, kernel:nfs://HOST/EXPORT?OPTIONS, or group:?OPTIONS";
+            let form = "a directory, nfs://HOST/EXPORT?OPTIONS, kernel:nfs://HOST/EXPORT?OPTIONS, \
+                 nvme-tcp://ADDR:PORT/NQN?OPTIONS, group:?OPTIONS or volume:?OPTIONS";
             crate::Error::refused(format!("cannot measure {text}"), cause, form)
         })?;
         let target = routes.first().and_then(|route| route.target.clone());
         Ok(Self {
             name: "targets".into(),
             target: target.unwrap_or_else(|| base.target.clone()),
+            workloads: match routes.iter().any(|route| route.is_only_read(&base)) {
+                true => base.workloads.iter().filter_map(WorkloadSpec::reads).collect(),
+                false => base.workloads.clone(),
+            },
             routes,
             pace_bits_per_s: None,
             ..base
@@ -480,7 +520,7 @@ impl Experiment {
             Target::Embedded { nodes, mem_bytes, addresses } => {
                 Some(Embedded { nodes: *nodes, mem_bytes: *mem_bytes, addresses })
             }
-            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
+            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) | Target::Volume(_) => None,
         })
     }
 }

@@ -11,8 +11,9 @@ use crate::files::{Files, PreparedFile};
 use crate::progress::Progress;
 use crate::remains::{Entry, Made};
 use crate::room::{self, FileSystem, Room};
-use crate::routes::{Access, ReadyRoute};
+use crate::routes::{Access, FilesOf, ReadyRoute};
 use crate::stop::Stop;
+use crate::volume::{Regions, VolumeFile, VolumeRoute};
 use crate::watch::RouteMount;
 use crate::workload::PlannedWorkload;
 
@@ -35,6 +36,8 @@ enum FileSet<'a> {
     Local(LocalFiles),
     /// In a directory of each client.
     Remote(RemoteFiles, &'a RefCell<Fleet>),
+    /// On a volume, where nothing is to be removed.
+    Volume(Regions<'a>),
 }
 
 impl FileSet<'_> {
@@ -43,6 +46,7 @@ impl FileSet<'_> {
             Self::Mounted { files, route, .. } => route.mount().and_then(|mount| files.remove(&mount)),
             Self::Local(files) => files.remove(),
             Self::Remote(files, fleet) => fleet.borrow_mut().remove(files),
+            Self::Volume(_) => Ok(()),
         }
     }
 
@@ -50,7 +54,7 @@ impl FileSet<'_> {
         match self {
             Self::Mounted { files, .. } => files.after_removal(error, removed),
             Self::Local(files) => files.after_removal(error, removed),
-            Self::Remote(..) => match (error, removed) {
+            Self::Remote(..) | Self::Volume(_) => match (error, removed) {
                 (Error::Stopped, Err(cause)) => cause,
                 (error, Err(cause)) => {
                     tracing::warn!(%cause, "the files of the experiment remain");
@@ -66,6 +70,7 @@ impl FileSet<'_> {
 enum Place<'a> {
     Server(RouteMount),
     Directory(&'a DirectoryRoute),
+    Volume(&'a VolumeRoute),
     Clients { directory: &'a RemoteDirectory, files: RemoteFiles, fleet: &'a RefCell<Fleet> },
 }
 
@@ -79,6 +84,7 @@ impl<'a> Place<'a> {
         match (&route.access, fleet) {
             (Access::Mount(_), _) => route.mount().map(Self::Server),
             (Access::Directory(directory), _) => Ok(Self::Directory(directory)),
+            (Access::Volume(volume), _) => Ok(Self::Volume(volume)),
             (Access::Remote(directory), Some(fleet)) => {
                 let wanted = |index: usize| route.has_workload(index);
                 let files = RemoteFiles::plan(&route.name, set, &route.clients, workloads, &wanted);
@@ -118,6 +124,8 @@ impl<'a> Place<'a> {
                 (space.as_ref().map(|space| space.available_bytes), file_system)
             }
             Self::Directory(directory) => (directory.free_bytes(), Some(directory.file_system())),
+            // Routes to one volume share their files.
+            Self::Volume(volume) => (Some(volume.bytes()), None),
             Self::Clients { .. } => (None, None),
         };
         Room { route: route.name.clone(), needed_bytes, free_bytes, file_system }
@@ -143,6 +151,7 @@ impl<'a> FileSets<'a> {
         let places = places.collect::<Result<Vec<Place<'_>>>>()?;
         let bytes = |(route, place): (&&ReadyRoute, &Place<'_>)| match place {
             Place::Clients { files, .. } => files.bytes(),
+            Place::Volume(_) => VolumeRoute::needed_bytes(workloads, &|index| route.has_workload(index)),
             _ => bytes_of(route, workloads),
         };
         let needed: Vec<u64> = makers.iter().zip(&places).map(bytes).collect();
@@ -170,6 +179,9 @@ impl<'a> FileSets<'a> {
                 }
                 Place::Directory(directory) => {
                     LocalFiles::prepare(directory, workloads, &wanted, remains, step).map(FileSet::Local)
+                }
+                Place::Volume(volume) => {
+                    Regions::prepare(volume, workloads, &wanted, step).map(FileSet::Volume)
                 }
                 Place::Clients { directory, files, fleet } => {
                     let made =
@@ -212,6 +224,14 @@ impl<'a> FileSets<'a> {
         }
     }
 
+    /// The files of a workload on a route to a volume.
+    pub(crate) fn on_volume(&self, route: usize, workload: usize) -> &[VolumeFile] {
+        match self.sets.get(self.set_of(route)) {
+            Some(FileSet::Volume(regions)) => regions.of_workload(workload),
+            _ => &[],
+        }
+    }
+
     /// The files of a route in the directories of its clients.
     pub(crate) fn remote(&self, route: usize) -> Option<&RemoteFiles> {
         match self.sets.get(self.set_of(route)) {
@@ -234,6 +254,7 @@ impl<'a> FileSets<'a> {
             }
             FileSet::Local(files) => files.compare(workload, stop),
             FileSet::Remote(files, fleet) => fleet.borrow_mut().compare(files, workload, stop),
+            FileSet::Volume(regions) => regions.compare(workload, stop),
         };
         self.sets.iter().map(compare).collect()
     }
@@ -262,25 +283,23 @@ fn bytes_of(route: &ReadyRoute, workloads: &[PlannedWorkload]) -> u64 {
     files.iter().map(|file| file.bytes).sum()
 }
 
-/// The route over which each set of files is made, and the set of each route. Routes without a
-/// server of their own share a set.
+/// The route over which each set of files is made, and the set of each route. Routes to the same
+/// target or volume share a set.
 fn makers(ready: &[ReadyRoute]) -> (Vec<&ReadyRoute>, Vec<usize>) {
-    let (mut makers, mut of_route, mut shared) = (Vec::new(), Vec::new(), None);
+    let mut makers: Vec<&ReadyRoute> = Vec::new();
+    let mut of_route = Vec::new();
     for route in ready {
-        if route.has_own_files {
-            of_route.push(makers.len());
-            makers.push(route);
-            continue;
-        }
-        of_route.push(*shared.get_or_insert(makers.len()));
-        if shared == Some(makers.len()) {
+        let is_shared = |maker: &&ReadyRoute| route.files != FilesOf::Route && maker.files == route.files;
+        let known = makers.iter().position(is_shared);
+        of_route.push(known.unwrap_or(makers.len()));
+        if known.is_none() {
             makers.push(route);
         }
     }
-    if let Some(maker) = shared.and_then(|index| makers.get_mut(index)) {
+    for maker in makers.iter_mut().filter(|maker| maker.files == FilesOf::Experiment) {
         // This machine may lack the RDMA devices of the clients.
         let over_tcp = |route: &ReadyRoute| route.clients.is_empty() || !route.is_rdma();
-        let sharing = ready.iter().filter(|route| !route.has_own_files);
+        let sharing = ready.iter().filter(|route| route.files == FilesOf::Experiment);
         *maker = sharing.max_by_key(|route| (over_tcp(route), route.nodes)).unwrap_or(maker);
     }
     (makers, of_route)

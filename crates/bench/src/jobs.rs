@@ -1,7 +1,9 @@
-//! The load: readers and writers as tasks on the loops of a mount, or as threads on a directory.
+//! The load: readers and writers as tasks on the loops of a mount, as threads on a directory, or as
+//! a thread on a volume.
 //!
 //! What is next, and what counts, is here. [`on_loop`] has the operations made by a mount's loop,
-//! [`on_threads`] by threads, one for each operation in flight.
+//! [`on_threads`] by threads, one for each operation in flight, and [`on_volume`] by one thread
+//! that submits to a block volume.
 //!
 //! A closed load starts an operation when another has finished, so a fixed number is always in
 //! flight. An open load starts operations at a rate, whether or not earlier ones have finished. If
@@ -11,6 +13,7 @@
 mod cursor;
 mod on_loop;
 pub(crate) mod on_threads;
+pub(crate) mod on_volume;
 mod running;
 mod tally;
 

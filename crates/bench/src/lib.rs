@@ -36,6 +36,7 @@ mod run;
 mod stamps;
 mod stop;
 mod targets;
+mod volume;
 mod watch;
 mod workload;
 
@@ -51,5 +52,6 @@ pub use remains::{Remains, Remnant};
 pub use run::{Measured, MeasuredJobs, RunOptions, default_record, run_for_record, run_for_results};
 pub use stop::Stop;
 pub use targets::{is_target, is_target_of_clients};
+pub use volume::VolumeTarget;
 pub use watch::{RouteMount, Watch, Watcher};
 pub use workload::{PlannedFile, PlannedJob, PlannedWorkload};

@@ -1,16 +1,16 @@
-//! The limit: how much plain TCP carries between given addresses in the shape of NFS traffic,
-//! without any protocol work.
+//! The limit: how much plain TCP carries between given addresses in the shape of NFS or NVMe/TCP
+//! traffic, without any protocol work.
 //!
-//! Each call has [`CALL_BYTES`] in one direction, each answer [`ANSWER_BYTES`] in the other, with a
-//! number of calls in flight on each connection. A block goes with each answer (READ) or with each
-//! call (WRITE). The limit is the best of several modes and of the available congestion controls. A
-//! result above it means that this program, not the machine, was the limit. [`verbs`] measures the
-//! limit of RDMA.
+//! A number of calls is in flight on each connection. What goes to and fro for each, and how long
+//! it is, [`Traffic`] says. The limit is the best of several modes and of the available congestion
+//! controls. A result above it means that this program, not the machine, was the limit. [`verbs`]
+//! measures the limit of RDMA.
 
 mod batched;
 mod coordinator;
 pub mod ping;
 mod threads;
+mod traffic;
 pub mod verbs;
 
 use std::io;
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use self::batched::ThreadLayout;
 use self::coordinator::Coordinator;
+pub use self::traffic::Traffic;
 use crate::machine;
 
 /// Bytes of a READ or WRITE call without its data.
@@ -79,6 +80,8 @@ pub struct Shape {
     pub direction: Direction,
     /// The address on which the server's side listens, for each path.
     pub remotes: Vec<IpAddr>,
+    /// The protocol whose messages are sent.
+    pub traffic: Traffic,
 }
 
 /// How the threads drive the ends of the connections.
@@ -223,11 +226,6 @@ fn next_block(seed: &mut u64, block_bytes: usize) -> &'static [u8] {
     store().get(at..at + block_bytes).unwrap_or_default()
 }
 
-/// The head of a message; its first byte says whether it belongs to a WRITE.
-const fn head<const N: usize>(writes: bool) -> [u8; N] {
-    [writes as u8; N]
-}
-
 /// Tries one mode with one congestion control. Measures for `time` once every connection moves
 /// blocks, and longer if no block was completed in that time.
 ///
@@ -344,10 +342,23 @@ fn wait(coordinator: &Coordinator, time: Duration, met: impl Fn() -> bool) -> Re
 pub fn calibrate(
     shape: &Shape,
     per_try: Duration,
+    step: impl FnMut() -> ControlFlow<()>,
+) -> Result<Vec<Try>, Error> {
+    calibrate_with(shape, &transport::socket::congestion_controls(), per_try, step)
+}
+
+/// The same with these congestion controls.
+///
+/// # Errors
+/// As [`calibrate`].
+pub(crate) fn calibrate_with(
+    shape: &Shape,
+    congestion_controls: &[String],
+    per_try: Duration,
     mut step: impl FnMut() -> ControlFlow<()>,
 ) -> Result<Vec<Try>, Error> {
     let (mut tries, mut stalled) = (Vec::new(), None);
-    for congestion in transport::socket::congestion_controls() {
+    for congestion in congestion_controls {
         for mode in Mode::ALL {
             // With a single processor or connection, this mode equals the one with one thread for
             // each side.
@@ -356,7 +367,7 @@ pub fn calibrate(
             {
                 continue;
             }
-            match measure_once(shape, mode, &congestion, per_try) {
+            match measure_once(shape, mode, congestion, per_try) {
                 Ok(tried) => tries.push(tried),
                 Err(error @ (Error::Stalled { .. } | Error::Unready { .. })) => {
                     tracing::warn!(mode = mode.name(), %congestion, %error, "left out of the limit");

@@ -1,6 +1,6 @@
 //! The routes of an experiment: ready to be mounted, or skipped with a reason.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use client::options::Version;
 use client::{Address, Mount, Settings};
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
 use crate::group::{Group, GroupAddresses};
 use crate::progress::Progress;
+use crate::volume::{EmbeddedVolume, VolumeOptions, VolumeRoute, VolumeTarget};
 use crate::watch::{RouteMount, Watch};
 use crate::workload::PlannedWorkload;
 
@@ -40,10 +41,21 @@ pub struct ReadyRoute {
     pub node_of_path: Vec<usize>,
     /// Whether the route leads to the embedded group.
     pub is_embedded: bool,
-    /// Whether the route has a server, and thus files, of its own.
-    pub has_own_files: bool,
+    /// Whose files the route uses.
+    pub(crate) files: FilesOf,
     workloads: Option<Vec<usize>>,
     watch: Watch,
+}
+
+/// Whose files a route uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FilesOf {
+    /// Those on the target of the experiment, with all other routes to it.
+    Experiment,
+    /// Its own, because it has a server or a directory of its own.
+    Route,
+    /// Those on a volume, with all other routes to that volume.
+    Volume(String),
 }
 
 /// How a route is reached.
@@ -55,6 +67,8 @@ pub enum Access {
     Directory(DirectoryRoute),
     /// A directory of each client.
     Remote(RemoteDirectory),
+    /// A block volume.
+    Volume(Box<VolumeRoute>),
 }
 
 /// A route that the client library mounts.
@@ -113,7 +127,7 @@ impl ReadyRoute {
     fn settings(&self) -> Option<&Settings> {
         match &self.access {
             Access::Mount(mounted) => Some(&mounted.settings),
-            Access::Directory(_) | Access::Remote(_) => None,
+            Access::Directory(_) | Access::Remote(_) | Access::Volume(_) => None,
         }
     }
 
@@ -123,7 +137,7 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(mounted) => mounted.settings.uses_rdma(),
             Access::Directory(directory) => directory.is_rdma,
-            Access::Remote(_) => false,
+            Access::Remote(_) | Access::Volume(_) => false,
         }
     }
 
@@ -142,7 +156,8 @@ impl ReadyRoute {
         }
         let is_ipv6 = self
             .settings()
-            .is_some_and(|settings| settings.remotes.iter().all(|remote| remote.address.is_ipv6()));
+            .is_some_and(|settings| settings.remotes.iter().all(|remote| remote.address.is_ipv6()))
+            || matches!(&self.access, Access::Volume(volume) if volume.addresses().iter().all(SocketAddr::is_ipv6));
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
     }
 
@@ -153,6 +168,7 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(_) => None,
             Access::Directory(directory) => Some(directory.describe()),
+            Access::Volume(volume) => Some(volume.describe()),
             // The clients are asked later.
             Access::Remote(_) => None,
         }
@@ -163,6 +179,7 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(mounted) => Some(mounted.settings.nconnect.into()),
             Access::Directory(directory) => directory.connections(),
+            Access::Volume(volume) => Some(volume.connections()),
             Access::Remote(_) => None,
         }
     }
@@ -174,6 +191,7 @@ impl ReadyRoute {
             Access::Mount(_) => None,
             Access::Directory(directory) => directory.note(workload),
             Access::Remote(directory) => directory.note(workload),
+            Access::Volume(volume) => volume.note(),
         }
     }
 
@@ -182,7 +200,7 @@ impl ReadyRoute {
     pub fn location(&self) -> Option<&str> {
         match &self.access {
             Access::Mount(mounted) => Some(mounted.plan.location()),
-            Access::Directory(_) | Access::Remote(_) => None,
+            Access::Directory(_) | Access::Remote(_) | Access::Volume(_) => None,
         }
     }
 
@@ -204,6 +222,7 @@ impl ReadyRoute {
                 if is_here { Behind::Seen } else { Behind::Server }
             }
             Access::Directory(directory) => directory.behind(),
+            Access::Volume(volume) => volume.behind(),
             Access::Remote(_) => Behind::Directory,
         }
     }
@@ -215,7 +234,7 @@ impl ReadyRoute {
     pub fn mount(&self) -> Result<RouteMount> {
         let wrap = |cause| Error::Route { route: self.name.clone(), cause: Box::new(cause) };
         let Some(settings) = self.settings() else {
-            let cause = "the client library mounts servers, not directories";
+            let cause = "the client library mounts servers, not directories or volumes";
             return Err(Error::refused(format!("cannot mount {}", self.name), cause, "nfs://HOST/EXPORT"));
         };
         let mount = Mount::with_settings(settings.clone()).map_err(wrap)?;
@@ -276,6 +295,18 @@ fn speaks_ethernet() -> bool {
 
 /// The reason why a route over RDMA is not in the paced half.
 pub const NOT_PACED: &str = "a pace is kept by TCP sockets, and RDMA has none";
+/// The reason why a route to a volume is not there.
+const VOLUME_NOT_PACED: &str = "the embedded target has no pace";
+/// The reason why it has no clients.
+const NOT_ON_CLIENTS: &str = "agents attach no volumes";
+
+/// Why a route is not in the paced half, if it is not.
+pub(crate) fn not_paced(spec: &RouteSpec, experiment: &Experiment) -> Option<&'static str> {
+    match spec.target(experiment) {
+        Target::Volume(_) => Some(VOLUME_NOT_PACED),
+        _ => is_rdma(&spec.options).then_some(NOT_PACED),
+    }
+}
 
 /// The reason why a route cannot run here, if it cannot.
 fn skipped(options: &str, target: &Target) -> Option<String> {
@@ -302,6 +333,9 @@ fn has_rdma_device() -> bool {
 #[must_use]
 pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
     let target = spec.target(experiment);
+    if matches!(target, Target::Volume(_)) && !experiment.clients.is_empty() {
+        return Route { options: spec.options.clone(), ..Route::skipped(&spec.name, NOT_ON_CLIENTS) };
+    }
     // Whether other machines have RDMA devices shows when they are asked.
     let here = experiment.clients.is_empty() || matches!(target, Target::Embedded { .. });
     if let Some(reason) = here.then(|| skipped(&spec.options, target)).flatten() {
@@ -310,16 +344,25 @@ pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
     Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
 }
 
+/// What of the experiment runs in this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EmbeddedServers<'a> {
+    /// The embedded group.
+    pub(crate) group: Option<&'a Group>,
+    /// The embedded target.
+    pub(crate) volume: Option<&'a EmbeddedVolume>,
+}
+
 /// The routes that can run here; the record has the reasons of others, and how directories are
 /// accessed.
 ///
 /// # Errors
 /// [`Error::Route`] with the first route whose options are invalid; [`Error::Directory`] or
 /// [`Error::Refused`] with the first directory or mount of the kernel that cannot be used.
-pub fn ready(
+pub(crate) fn ready(
     specs: &[&RouteSpec],
     experiment: &Experiment,
-    group: Option<&Group>,
+    embedded: EmbeddedServers<'_>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
     progress: &Progress,
@@ -327,7 +370,7 @@ pub fn ready(
 ) -> Result<Vec<ReadyRoute>> {
     let mut ready = Vec::new();
     for spec in specs {
-        match one(spec, experiment, group, pace_bytes_per_s, congestion, progress)? {
+        match one(spec, experiment, embedded, pace_bytes_per_s, congestion, progress)? {
             Ok(route) => ready.push(route),
             Err(reason) => {
                 let described = record.routes.iter_mut().find(|described| described.name == spec.name);
@@ -337,7 +380,7 @@ pub fn ready(
     }
     for route in &mut record.routes {
         let ready = ready.iter().find(|ready: &&ReadyRoute| ready.name == route.name);
-        route.connections = ready.and_then(ReadyRoute::connections);
+        route.connections = ready.and_then(ReadyRoute::connections).or(route.connections);
         route.access = ready.and_then(ReadyRoute::access_text).or(route.access.take());
         // Of a directory, the file system says how it is mounted.
         if let (true, Some(Access::Directory(directory))) =
@@ -353,7 +396,7 @@ pub fn ready(
 fn one(
     spec: &RouteSpec,
     experiment: &Experiment,
-    group: Option<&Group>,
+    embedded: EmbeddedServers<'_>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
     progress: &Progress,
@@ -369,18 +412,13 @@ fn one(
             let directory = DirectoryRoute::open(&spec.name, path, spec.load(experiment))?;
             return Ok(Ok(of_local(spec, directory, experiment, progress)));
         }
-        Target::Kernel(server) => {
-            let load = spec.load(experiment);
-            let mounted = DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop());
-            return match mounted {
-                Ok(directory) => Ok(Ok(of_local(spec, directory, experiment, progress))),
-                Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),
-                Err(Failure::Other(error)) => Err(error),
-            };
+        Target::Volume(target) => {
+            return of_volume(spec, target, experiment, embedded.volume, progress.watch()).map(Ok);
         }
+        Target::Kernel(server) => return of_kernel(spec, server, experiment, progress),
     };
     let is_embedded = matches!(spec.target(experiment), Target::Embedded { .. });
-    let group = group.filter(|_| is_embedded).map(|group| &group.at);
+    let group = embedded.group.filter(|_| is_embedded).map(|group| &group.at);
     let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
     let plan = MountPlan {
         target,
@@ -413,10 +451,68 @@ fn one(
         node_names,
         node_of_path,
         is_embedded,
-        has_own_files: spec.target.is_some(),
+        files: if spec.target.is_some() { FilesOf::Route } else { FilesOf::Experiment },
         workloads: experiment.workloads_of(spec),
         watch: progress.watch().clone(),
     }))
+}
+
+/// A route by a mount of the kernel.
+fn of_kernel(
+    spec: &RouteSpec,
+    server: &str,
+    experiment: &Experiment,
+    progress: &Progress,
+) -> Result<std::result::Result<ReadyRoute, String>> {
+    let load = spec.load(experiment);
+    match DirectoryRoute::mount(&spec.name, server, &spec.options, load, progress.stop()) {
+        Ok(directory) => Ok(Ok(of_local(spec, directory, experiment, progress))),
+        Err(Failure::NoMultipath(reason)) => Ok(Err(reason)),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+/// A route to a volume. Each of its addresses is a node.
+fn of_volume(
+    spec: &RouteSpec,
+    target: &VolumeTarget,
+    experiment: &Experiment,
+    embedded: Option<&EmbeddedVolume>,
+    watch: &Watch,
+) -> Result<ReadyRoute> {
+    let options = VolumeOptions::parse(&spec.options, target).map_err(|fault| {
+        Error::refused(format!("cannot use the route {}", spec.name), fault, crate::volume::options::FORM)
+    })?;
+    let volume = VolumeRoute::open(&spec.name, target, &options, embedded, watch)?;
+    let is_embedded = *target == VolumeTarget::Embedded;
+    let all = embedded.filter(|_| is_embedded).map_or(volume.addresses(), EmbeddedVolume::addresses);
+    let node_names = all.iter().map(|address| address.ip().to_string()).collect();
+    let nodes = volume.addresses().len();
+    let mut workloads = experiment.workloads_of(spec);
+    for (index, workload) in experiment.planned().iter().enumerate() {
+        if workloads.as_ref().is_some_and(|own| !own.contains(&index)) {
+            continue;
+        }
+        if volume.skips(workload).is_some() {
+            workloads
+                .get_or_insert_with(|| (0..experiment.planned().len()).collect())
+                .retain(|it| *it != index);
+        } else {
+            volume.check(workload)?;
+        }
+    }
+    Ok(ReadyRoute {
+        name: spec.name.clone(),
+        files: FilesOf::Volume(volume.key()),
+        access: Access::Volume(Box::new(volume)),
+        clients: Vec::new(),
+        nodes,
+        node_names,
+        node_of_path: (0..nodes).collect(),
+        is_embedded,
+        workloads,
+        watch: watch.clone(),
+    })
 }
 
 /// A route to a directory of this machine.
@@ -441,7 +537,7 @@ fn of_directory(spec: &RouteSpec, access: Access, experiment: &Experiment, watch
         node_names: Vec::new(),
         node_of_path: Vec::new(),
         is_embedded: false,
-        has_own_files: true,
+        files: FilesOf::Route,
         workloads: experiment.workloads_of(spec),
         watch: watch.clone(),
     }

@@ -23,8 +23,9 @@ use crate::machine;
 use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::rdma;
-use crate::routes::{self, Access, MountPlan, ReadyRoute};
+use crate::routes::{self, Access, EmbeddedServers, MountPlan, ReadyRoute};
 use crate::stop::Stop;
+use crate::volume::{EmbeddedVolume, VolumeFile, VolumeRoute};
 use crate::watch::Watch;
 use crate::workload::{CLIENTS_WARM_MIN, PlannedWorkload};
 use transport::rdma::Counters as Done;
@@ -121,7 +122,7 @@ pub fn run_for_results(options: &RunOptions) -> Result<Measured> {
 fn directories(experiment: &Experiment) -> Vec<PathBuf> {
     let of_route = |route: &RouteSpec| match route.target(experiment) {
         Target::Directory(path) => Some(path.clone()),
-        Target::Server(_) | Target::Kernel(_) | Target::Embedded { .. } => None,
+        Target::Server(_) | Target::Kernel(_) | Target::Embedded { .. } | Target::Volume(_) => None,
     };
     let mut all: Vec<PathBuf> = experiment.routes.iter().filter_map(of_route).collect();
     all.sort();
@@ -204,8 +205,8 @@ fn measure_all(
     };
     let mut limits = Limits::default();
     // What this machine carries over loopback is no limit of other clients.
-    if let (Some(group), None) = (experiment.embedded(), fleet) {
-        limits = calibrate_all(experiment, group, progress)?;
+    if fleet.is_none() {
+        limits = calibrate_all(experiment, progress)?;
     }
     record.options = cells::options(experiment, limits.congestion.as_deref());
     record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
@@ -281,11 +282,12 @@ fn half(
         })?),
         None => None,
     };
+    let volume = EmbeddedVolume::of(&specs, experiment, &workloads)?;
     // Ends before the group does.
     let _watched = group.as_ref().map(|group| progress.watch().group(group));
     let congestion = limits.congestion.as_deref();
-    let mut ready =
-        routes::ready(&specs, experiment, group.as_ref(), pace_bytes, congestion, progress, record)?;
+    let embedded = EmbeddedServers { group: group.as_ref(), volume: volume.as_ref() };
+    let mut ready = routes::ready(&specs, experiment, embedded, pace_bytes, congestion, progress, record)?;
     if group.is_some() && fleet.is_none() {
         ready.retain(|route| reaches(route, record));
     }
@@ -297,14 +299,34 @@ fn half(
     }
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     let files = FileSets::prepare(&ready, &workloads, name, fleet, progress)?;
-    let group = group.as_ref();
-    let context = HalfContext { experiment, fleet, began, pace_bits_per_s, group, ready: &ready, progress };
+    note_skipped(&ready, &workloads, record);
+    let context =
+        HalfContext { experiment, fleet, began, pace_bits_per_s, embedded, ready: &ready, progress };
     let measured = context.workloads(&workloads, &files, limits, record);
     // Whatever ended the experiment, its files do not stay on the server.
     files.remove_after(measured)
 }
 
-/// The routes of a half. Routes over RDMA cannot be paced; their paced workloads state that.
+/// Says of each workload that a route to a volume does not have why it is not run there.
+fn note_skipped(ready: &[ReadyRoute], workloads: &[PlannedWorkload], record: &mut Record) {
+    for route in ready {
+        let Access::Volume(volume) = &route.access else { continue };
+        let described = record.routes.iter_mut().find(|described| described.name == route.name);
+        let skipped = |workload: &PlannedWorkload| {
+            let reason = volume.skips(workload)?;
+            Some(Workload {
+                name: workload.name().to_owned(),
+                skipped: Some(reason.to_owned()),
+                ..Workload::default()
+            })
+        };
+        if let Some(described) = described {
+            described.workloads.extend(workloads.iter().filter_map(skipped));
+        }
+    }
+}
+
+/// The routes of a half. Routes that cannot be paced say so in their paced workloads.
 fn runnable<'a>(
     experiment: &'a Experiment,
     pace_bits_per_s: Option<u64>,
@@ -315,15 +337,16 @@ fn runnable<'a>(
     for (spec, route) in experiment.routes.iter().zip(&mut record.routes) {
         match pace_bits_per_s {
             _ if route.skipped.is_some() => {}
-            Some(bits) if routes::is_rdma(&spec.options) => {
-                route.workloads.extend(workloads.iter().map(|workload| Workload {
+            Some(bits) => match routes::not_paced(spec, experiment) {
+                Some(reason) => route.workloads.extend(workloads.iter().map(|workload| Workload {
                     name: workload.name().to_owned(),
                     pace: Some(Pace { gbit_per_s_per_node: bits as f64 / 1e9 }),
-                    skipped: Some(routes::NOT_PACED.into()),
+                    skipped: Some(reason.into()),
                     ..Workload::default()
-                }));
-            }
-            _ => specs.push(spec),
+                })),
+                None => specs.push(spec),
+            },
+            None => specs.push(spec),
         }
     }
     specs
@@ -402,7 +425,7 @@ struct HalfContext<'a> {
     fleet: Option<&'a RefCell<Fleet>>,
     began: Instant,
     pace_bits_per_s: Option<u64>,
-    group: Option<&'a Group>,
+    embedded: EmbeddedServers<'a>,
     ready: &'a [ReadyRoute],
     progress: &'a Progress,
 }
@@ -511,6 +534,9 @@ impl HalfContext<'_> {
                         Access::Directory(directory) => {
                             self.in_directory(route, directory, workload, files.local(at, index), done)?;
                         }
+                        Access::Volume(volume) => {
+                            self.on_volume(route, volume, workload, files.on_volume(at, index), done)?;
+                        }
                         Access::Remote(_) => {
                             if let Some(files) = files.remote(at) {
                                 let load = clients::Load::Directory { files, workload: index };
@@ -541,6 +567,26 @@ impl HalfContext<'_> {
         Ok(())
     }
 
+    /// Runs a workload once on a volume, which is attached for that.
+    fn on_volume(
+        &self,
+        route: &ReadyRoute,
+        volume: &VolumeRoute,
+        workload: &PlannedWorkload,
+        files: &[VolumeFile],
+        done: &mut RouteSamples,
+    ) -> Result<()> {
+        let attached = volume.attach()?;
+        let embedded = self.embedded.volume.filter(|_| route.is_embedded);
+        let server_cpu = || embedded.map(EmbeddedVolume::cpu);
+        let window = workload.window.unwrap_or_else(|| self.window(workload.shape.block_bytes));
+        let sample = volume.run(&attached, &server_cpu, workload, files, window, self.progress.stop());
+        let sample = sample.map_err(|reason| Self::failed(route, workload, reason))?;
+        done.samples.push(sample.ok_or(Error::Stopped)?);
+        attached.add_counters(&mut done.paths);
+        Ok(())
+    }
+
     /// Runs a workload once on a route to a server.
     fn repeat(
         &self,
@@ -550,7 +596,7 @@ impl HalfContext<'_> {
         prepared: &[PreparedFile],
         done: &mut RouteSamples,
     ) -> Result<()> {
-        let group = self.group.filter(|_| route.is_embedded);
+        let group = self.embedded.group.filter(|_| route.is_embedded);
         let server_before = group.map(rdma::served_counters);
         let serving = group.map(|group| group.server.statistics().loops);
         let serving = serving.map(|loops| loops.iter().map(|cell_of| cell_of.thread).collect::<Vec<_>>());
@@ -605,7 +651,7 @@ impl HalfContext<'_> {
         let sample = measure::run_until_stop(&mount, server_cpu, workload, &placed, window, stop);
         let sample = sample.map_err(|reason| Self::failed(route, workload, reason))?;
         done.samples.push(sample.ok_or(Error::Stopped)?);
-        let group = self.group.filter(|_| route.is_embedded);
+        let group = self.embedded.group.filter(|_| route.is_embedded);
         routes::add_counters(&mut done.paths, &mount, group.map(|group| &group.at));
         if route.is_rdma() {
             rdma::add_work(&mut done.counters.client, &Done::default(), &mount.statistics().rdma);

@@ -5,11 +5,15 @@
 //! - `group:NODES?OPTIONS`: an embedded group
 //! - `kernel:nfs://HOST/EXPORT?OPTIONS` or `kernel:HOST:/EXPORT`: a server, mounted by the kernel's
 //!   client
+//! - `nvme-tcp://ADDR:PORT/NQN?OPTIONS`: a block volume of a target, by our host
+//! - `volume:?OPTIONS`: a block volume of an embedded target
 //! - `/DIRECTORY`: a directory of this machine, whatever file system it is on
 
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{RouteSpec, Target};
+use crate::volume::options::{EMBEDDED, SCHEME};
+use crate::volume::{VolumeOptions, VolumeTarget};
 
 /// The nodes of an embedded group unless the target says otherwise.
 const GROUP_NODES: u8 = 4;
@@ -44,6 +48,9 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
         let target = Target::Embedded { nodes, mem_bytes: GROUP_BYTES, addresses: Vec::new() };
         return Ok(Parsed { target, options: options.replace('&', ",") });
     }
+    if let Some(parsed) = volume(text) {
+        return parsed;
+    }
     let (text, by_kernel) = text.strip_prefix("kernel:").map_or((text, false), |rest| (rest, true));
     let parsed = client::options::Target::parse(text).map_err(|error| error.to_string())?;
     let place = text.split('?').next().unwrap_or(text).to_owned();
@@ -51,11 +58,35 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
     Ok(Parsed { target, options: parsed.options })
 }
 
+/// Reads a block volume; `None` if the text is none.
+fn volume(text: &str) -> Option<Result<Parsed, String>> {
+    let (place, is_embedded) = match (text.strip_prefix(SCHEME), text.strip_prefix(EMBEDDED)) {
+        (Some(place), _) => (place, false),
+        (None, Some(options)) => (options, true),
+        (None, None) => return None,
+    };
+    let (place, options) = place.split_once('?').unwrap_or((place, ""));
+    let options = options.replace('&', ",");
+    let target = match (is_embedded, place) {
+        (false, place) => VolumeTarget::parse(place),
+        (true, "") => Ok(VolumeTarget::Embedded),
+        (true, other) => Err(format!("{other}: the options of an embedded volume are behind a ?")),
+    };
+    let parsed = target.and_then(|target| {
+        VolumeOptions::parse(&options, &target)?;
+        Ok(Parsed { target: Target::Volume(target), options })
+    });
+    Some(parsed)
+}
+
 /// Whether an argument of `trunkline bench` is a target rather than an experiment or a job file.
 #[must_use]
 pub fn is_target(text: &str) -> bool {
     let path = Path::new(text);
-    let is_named = text.contains("://") || text.starts_with("group:") || text.contains(":/");
+    let is_named = text.contains("://")
+        || text.starts_with("group:")
+        || text.starts_with(EMBEDDED)
+        || text.contains(":/");
     path.is_dir() || (is_named && !path.is_file())
 }
 
@@ -95,6 +126,8 @@ fn name(target: &Target) -> String {
             path.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
         }
         Target::Embedded { .. } => "group".to_owned(),
+        Target::Volume(VolumeTarget::Embedded) => "nvme-tcp".to_owned(),
+        Target::Volume(VolumeTarget::At { address, .. }) => format!("nvme-tcp {address}"),
         Target::Server(server) | Target::Kernel(server) => {
             let by = if matches!(target, Target::Kernel(_)) { "kernel " } else { "" };
             let place = server.strip_prefix("nfs://").unwrap_or(server);

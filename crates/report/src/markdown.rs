@@ -158,7 +158,7 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     }
     let more = [
         ("Failovers", group.failovers()),
-        ("Directories", group.access()),
+        ("Access", group.access()),
         ("Clients", group.clients()),
         ("RDMA for a call", group.rdma_work()),
         ("RDMA ports", group.ports()),

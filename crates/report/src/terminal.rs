@@ -58,7 +58,7 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
             }
             table.skipped(&mut canvas, group.skipped.iter().copied(), false);
             if let Some(access) = group.access() {
-                canvas.paragraph(Style::Plain, INDENT, "directories: ", &access);
+                canvas.paragraph(Style::Plain, INDENT, "access: ", &access);
             }
             if let Some(work) = group.rdma_work() {
                 canvas.paragraph(Style::Plain, INDENT, "RDMA for a call: ", &work);

@@ -2,6 +2,8 @@
 
 use crate::error::ExperimentError;
 
+use crate::volume::{VolumeOptions, VolumeTarget};
+
 use super::{Engine, Experiment, Links, RouteSpec, Steps, Target, WorkloadSpec};
 
 /// Blocks are whole pages, because each page carries a stamp.
@@ -47,7 +49,10 @@ impl Experiment {
                 return refuse(format!("{reason}; give one for each, or leave out target.nodes"));
             }
         }
-        let embedded = |route: &RouteSpec| matches!(route.target(self), Target::Embedded { .. });
+        let embedded = |route: &RouteSpec| {
+            let target = route.target(self);
+            matches!(target, Target::Embedded { .. } | Target::Volume(VolumeTarget::Embedded))
+        };
         if !self.routes.iter().all(embedded) && self.pace_bits_per_s.is_some() {
             return refuse("pace: only an embedded group can be paced; its nodes pace what they send");
         }
@@ -76,14 +81,24 @@ impl Experiment {
         }
         self.workloads.iter().try_for_each(WorkloadSpec::check)?;
         self.check_groups_agree()?;
+        self.routes.iter().try_for_each(|route| self.check_volume(route))?;
         self.routes.iter().try_for_each(|route| self.check_directory(route))
+    }
+
+    /// What a route to a volume must be.
+    fn check_volume(&self, route: &RouteSpec) -> Checked {
+        let Target::Volume(target) = route.target(self) else { return Ok(()) };
+        match VolumeOptions::parse(&route.options, target) {
+            Ok(_) => Ok(()),
+            Err(fault) => refuse(format!("route {}: {fault}", route.name)),
+        }
     }
 
     /// All routes to an embedded group use the same one.
     fn check_groups_agree(&self) -> Checked {
         let mut nodes = self.routes.iter().filter_map(|route| match route.target(self) {
             Target::Embedded { nodes, .. } => Some(nodes),
-            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
+            Target::Server(_) | Target::Directory(_) | Target::Kernel(_) | Target::Volume(_) => None,
         });
         match nodes.next().and_then(|first| Some((first, nodes.find(|other| *other != first)?))) {
             Some((one, other)) => refuse(format!(
@@ -205,7 +220,12 @@ impl Experiment {
                 )),
                 None => Ok(()),
             },
-            Target::Server(_) | Target::Embedded { .. } => Ok(()),
+            Target::Volume(VolumeTarget::At { .. }) => refuse(format!(
+                "route {name}: an agent attaches no volumes; run bench on each client, or mount what is on the \
+                 volume there, and name the directory"
+            )),
+            // It is left out, with the reason.
+            Target::Volume(VolumeTarget::Embedded) | Target::Server(_) | Target::Embedded { .. } => Ok(()),
         }
     }
 

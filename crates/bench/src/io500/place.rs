@@ -51,6 +51,11 @@ impl Place {
                     }
                     Failure::Other(error) => error,
                 }),
+            Target::Volume(volume) => Err(Error::refused(
+                format!("cannot run IO500 on {volume}"),
+                "it needs a directory, and a volume has no files",
+                "a file system on the volume, mounted, and its directory",
+            )),
             Target::Server(server) => {
                 OwnMount::new(program, server, &route.options, None, stop).map(Self::ours)
             }

@@ -52,7 +52,7 @@ impl Map {
 pub(super) fn check(maps: &[Map]) -> Result<()> {
     let mut nodes = maps.iter().filter_map(|map| match map.target {
         Target::Embedded { nodes, .. } => Some(nodes),
-        Target::Server(_) | Target::Directory(_) | Target::Kernel(_) => None,
+        Target::Server(_) | Target::Directory(_) | Target::Kernel(_) | Target::Volume(_) => None,
     });
     if let Some(first) = nodes.next()
         && let Some(other) = nodes.find(|other| *other != first)

@@ -14,7 +14,8 @@ use transport::busy::{BUSY_POLL_DEFAULT, BusyPoll};
 use transport::poll::{Event, Events, Interest, Poller};
 
 use super::coordinator::Coordinator;
-use super::{ANSWER_BYTES, CALL_BYTES, Error, Role, Shape, Streams, head, next_block};
+use super::traffic::{Message, Next};
+use super::{Error, Role, Shape, Streams, next_block};
 
 /// The size of the buffer into which everything is received.
 const RECEIVE_BYTES: usize = 1 << 20;
@@ -24,9 +25,6 @@ const PIECES: usize = 512;
 const SEND_BYTES: usize = 4 << 20;
 /// How often a thread checks whether the try is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-static CALLS: [[u8; CALL_BYTES]; 2] = [head(false), head(true)];
-static ANSWERS: [[u8; ANSWER_BYTES]; 2] = [head(false), head(true)];
 
 /// Which ends a thread drives.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +76,8 @@ struct End {
     seed: u64,
     /// Remaining bytes of the message being received; 0 between messages.
     bytes_left: usize,
+    /// Whether the message that is being received completes a block.
+    completes: bool,
     /// Heads and blocks to send; a block may be empty.
     queue: VecDeque<[&'static [u8]; 2]>,
     /// Bytes of the first queued message that were sent.
@@ -90,44 +90,49 @@ impl End {
         // The queue never holds more messages than calls in flight.
         let queue = VecDeque::with_capacity(depth);
         let seed = connection as u64;
-        Self { stream, role, connection, calls_sent: 0, seed, bytes_left: 0, queue, sent: 0, waits: false }
+        Self {
+            stream,
+            role,
+            connection,
+            calls_sent: 0,
+            seed,
+            bytes_left: 0,
+            completes: false,
+            queue,
+            sent: 0,
+            waits: false,
+        }
     }
 
     fn queue_call(&mut self, shape: &Shape) {
-        let writes = shape.direction.writes(self.calls_sent);
+        let call = Message::call(shape.direction, self.calls_sent);
         self.calls_sent += 1;
-        self.enqueue(shape, writes, writes);
+        self.enqueue(shape, call);
     }
 
-    fn enqueue(&mut self, shape: &Shape, writes: bool, with_block: bool) {
-        let kind = usize::from(writes);
-        let head: &[u8] = match self.role {
-            Role::Client => &CALLS[kind],
-            Role::Server => &ANSWERS[kind],
-        };
-        let block = if with_block { next_block(&mut self.seed, shape.block_bytes) } else { &[] };
-        self.queue.push_back([head, block]);
+    fn enqueue(&mut self, shape: &Shape, message: Message) {
+        let has_block = message.has_block(shape.traffic, shape.block_bytes);
+        let block = if has_block { next_block(&mut self.seed, shape.block_bytes) } else { &[] };
+        self.queue.push_back([message.head(shape.traffic), block]);
     }
 
-    /// Processes received bytes and queues a message in return for each one received. Returns how
-    /// many blocks were completed.
+    /// Processes received bytes and queues what follows from each message. Returns how many blocks
+    /// were completed.
     fn receive_bytes(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
         let mut completed = 0;
         while let Some(first) = bytes.first() {
             if self.bytes_left == 0 {
-                let writes = *first == 1;
-                self.bytes_left = match self.role {
-                    Role::Client => ANSWER_BYTES + if writes { 0 } else { shape.block_bytes },
-                    Role::Server => CALL_BYTES + if writes { shape.block_bytes } else { 0 },
-                };
-                if self.role == Role::Server {
-                    self.enqueue(shape, writes, !writes);
+                let message = Message::of(*first);
+                self.bytes_left = message.bytes(shape.traffic, shape.block_bytes);
+                match message.next(shape.traffic, shape.block_bytes) {
+                    Next::Send(next) => self.enqueue(shape, next),
+                    Next::Completed => self.completes = true,
                 }
             }
             let now = self.bytes_left.min(bytes.len());
             self.bytes_left -= now;
             bytes = bytes.get(now..).unwrap_or_default();
-            if self.bytes_left == 0 && self.role == Role::Client {
+            if self.bytes_left == 0 && std::mem::take(&mut self.completes) {
                 completed += 1;
                 self.queue_call(shape);
             }
@@ -263,17 +268,19 @@ impl<'a> Worker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::Traffic;
 
     #[test]
     fn a_send_gathers_no_empty_pieces_and_no_more_than_the_system_takes() {
         let mut pieces = Vec::with_capacity(PIECES);
         let memory = pieces.as_ptr();
-        let calls: VecDeque<[&'static [u8]; 2]> = (0..2000).map(|_| [&CALLS[0][..], &[][..]]).collect();
-        assert_eq!(gather(&calls, &mut pieces), (PIECES - 1) * CALL_BYTES);
+        let head = Message::Read.head(Traffic::Nfs);
+        let calls: VecDeque<[&'static [u8]; 2]> = (0..2000).map(|_| [head, &[][..]]).collect();
+        assert_eq!(gather(&calls, &mut pieces), (PIECES - 1) * head.len());
         assert!(pieces.iter().all(|piece| !piece.is_empty()));
         static BLOCK: [u8; 1 << 20] = [0; 1 << 20];
-        let large: VecDeque<[&'static [u8]; 2]> = (0..9).map(|_| [&CALLS[1][..], &BLOCK[..]]).collect();
-        assert_eq!(gather(&large, &mut pieces), 4 * (CALL_BYTES + BLOCK.len()));
+        let large: VecDeque<[&'static [u8]; 2]> = (0..9).map(|_| [head, &BLOCK[..]]).collect();
+        assert_eq!(gather(&large, &mut pieces), 4 * (head.len() + BLOCK.len()));
         assert_eq!(pieces.as_ptr(), memory, "the memory to gather in is the same");
     }
 }

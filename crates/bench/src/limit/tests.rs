@@ -4,7 +4,7 @@ use super::*;
 
 fn shape(direction: Direction, block_bytes: usize) -> Shape {
     let remotes = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])];
-    Shape { block_bytes, depth: 4, connections: 3, direction, remotes }
+    Shape { block_bytes, depth: 4, connections: 3, direction, remotes, traffic: Traffic::Nfs }
 }
 
 fn congestion() -> String {
@@ -24,13 +24,15 @@ fn streams(shape: &Shape) -> Streams {
 
 #[test]
 fn every_mode_moves_blocks_in_every_direction() {
-    for direction in [Direction::Read, Direction::Write, Direction::Mixed] {
-        for mode in Mode::ALL {
-            for block_bytes in [4096, 1 << 20] {
-                // The try ends when blocks have moved, however long that takes.
-                let tried = measure_once(&shape(direction, block_bytes), mode, &congestion(), Duration::ZERO)
-                    .unwrap();
-                assert!(tried.iops > 0.0, "{direction:?} {mode:?} {block_bytes}");
+    for traffic in [Traffic::Nfs, Traffic::NvmeTcp { in_capsule_bytes: 8192 }] {
+        for direction in [Direction::Read, Direction::Write, Direction::Mixed] {
+            for mode in Mode::ALL {
+                for block_bytes in [4096, 1 << 20] {
+                    let shape = Shape { traffic, ..shape(direction, block_bytes) };
+                    // The try ends when blocks have moved, however long that takes.
+                    let tried = measure_once(&shape, mode, &congestion(), Duration::ZERO).unwrap();
+                    assert!(tried.iops > 0.0, "{traffic:?} {direction:?} {mode:?} {block_bytes}");
+                }
             }
         }
     }

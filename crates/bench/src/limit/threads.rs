@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::coordinator::Coordinator;
-use super::{ANSWER_BYTES, CALL_BYTES, Direction, Role, Shape, Streams, head, next_block};
+use super::traffic::{HEAD_BYTES_MAX, Message, Next};
+use super::{Direction, Role, Shape, Streams, next_block};
 
 /// The number of buffers that a receiver cycles through.
 const RECEIVE_BUFFERS: usize = 16;
@@ -89,24 +90,61 @@ pub(super) fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Res
     Ok(())
 }
 
+/// An end of a connection, which a thread drives.
+struct End<'a> {
+    shape: &'a Shape,
+    stream: &'a mut TcpStream,
+    buffers: ReceiveBuffers,
+    seed: u64,
+    /// The heads of all messages that this end receives are at least as long.
+    head_bytes_min: usize,
+}
+
+impl<'a> End<'a> {
+    fn new(shape: &'a Shape, stream: &'a mut TcpStream, connection: usize, received: &[Message]) -> Self {
+        let heads = received.iter().map(|message| message.head_bytes(shape.traffic));
+        let buffers = ReceiveBuffers::new(shape.block_bytes);
+        Self { shape, stream, buffers, seed: connection as u64, head_bytes_min: heads.min().unwrap_or(1) }
+    }
+
+    fn send(&mut self, message: Message) -> io::Result<()> {
+        let has_block = message.has_block(self.shape.traffic, self.shape.block_bytes);
+        let block = if has_block { next_block(&mut self.seed, self.shape.block_bytes) } else { &[] };
+        send(self.stream, message.head(self.shape.traffic), block)
+    }
+
+    /// Receives a message, and its block in place; returns what follows from it.
+    fn receive(&mut self) -> io::Result<Next> {
+        let Shape { traffic, block_bytes, .. } = *self.shape;
+        let mut head = [0; HEAD_BYTES_MAX];
+        let (first, rest) = head.split_at_mut(self.head_bytes_min);
+        receive(self.stream, first)?;
+        let message = Message::of(first.first().copied().unwrap_or_default());
+        let missing = message.head_bytes(traffic) - self.head_bytes_min;
+        receive(self.stream, rest.get_mut(..missing).unwrap_or_default())?;
+        if message.has_block(traffic, block_bytes) {
+            receive(self.stream, self.buffers.next())?;
+        }
+        Ok(message.next(traffic, block_bytes))
+    }
+}
+
 fn run_server(
     shape: &Shape,
     coordinator: &Coordinator,
     stream: &mut TcpStream,
     connection: usize,
 ) -> io::Result<()> {
-    let mut buffers = ReceiveBuffers::new(shape.block_bytes);
-    let mut seed = connection as u64;
-    let mut call = [0; CALL_BYTES];
+    let received: &[Message] = match shape.direction {
+        Direction::Read => &[Message::Read],
+        Direction::Write | Direction::Mixed => &[Message::Read, Message::Write, Message::WrittenData],
+    };
+    let mut end = End::new(shape, stream, connection, received);
     coordinator.wait_to_begin(Some(Role::Server));
     while !coordinator.stopped() {
-        receive(stream, &mut call)?;
-        let writes = call.first() == Some(&1);
-        if writes {
-            receive(stream, buffers.next())?;
+        if let Next::Send(answer) = end.receive()? {
+            end.send(answer)?;
         }
-        let block = if writes { &[][..] } else { next_block(&mut seed, shape.block_bytes) };
-        send(stream, &head::<ANSWER_BYTES>(writes), block)?;
     }
     Ok(())
 }
@@ -117,30 +155,25 @@ fn run_client(
     stream: &mut TcpStream,
     connection: usize,
 ) -> io::Result<()> {
-    let (mut calls_sent, mut seed) = (0, connection as u64);
-    let mut call = |stream: &mut TcpStream| {
-        let writes = shape.direction.writes(calls_sent);
-        calls_sent += 1;
-        let block = if writes { next_block(&mut seed, shape.block_bytes) } else { &[][..] };
-        send(stream, &head::<CALL_BYTES>(writes), block)
-    };
-    let mut buffers = ReceiveBuffers::new(shape.block_bytes);
-    let mut answer = [0; ANSWER_BYTES];
+    let mut end = End::new(shape, stream, connection, &[Message::Data, Message::Written, Message::Ready]);
+    let mut calls = (0..).map(|sent| Message::call(shape.direction, sent));
+    let mut call = |end: &mut End<'_>| calls.next().map_or(Ok(()), |call| end.send(call));
     let depth = match shape.direction {
         Direction::Mixed => (MIXED_BYTES_MAX / shape.block_bytes).clamp(1, shape.depth),
         Direction::Read | Direction::Write => shape.depth,
     };
     coordinator.wait_to_begin(Some(Role::Client));
     for _ in 0..depth {
-        call(stream)?;
+        call(&mut end)?;
     }
     while !coordinator.stopped() {
-        receive(stream, &mut answer)?;
-        if answer.first() == Some(&0) {
-            receive(stream, buffers.next())?;
+        match end.receive()? {
+            Next::Send(data) => end.send(data)?,
+            Next::Completed => {
+                coordinator.count(connection, 1);
+                call(&mut end)?;
+            }
         }
-        coordinator.count(connection, 1);
-        call(stream)?;
     }
     Ok(())
 }

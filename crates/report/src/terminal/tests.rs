@@ -100,7 +100,7 @@ fn how_directories_are_accessed_stands_below_the_table_and_each_note_once() {
         route.workloads.iter_mut().for_each(|workload| workload.note = Some("reads are of memory".into()));
     }
     let text = render(&record, 300);
-    assert!(text.contains("directories: tcp buffered on ext4, by our threads; tcp-mp buffered on"), "{text}");
+    assert!(text.contains("access: tcp buffered on ext4, by our threads; tcp-mp buffered on"), "{text}");
     assert!(text.contains("by our threads; tcp, tcp-mp: reads are of memory"), "{text}");
 }
 

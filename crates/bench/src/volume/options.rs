@@ -1,0 +1,201 @@
+//! A volume as text: where it is, and the options of a route to it. Their names are those of
+//! `trunkline block attach`.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use initiator::Nqn;
+
+/// The form of a volume of a target, for messages.
+pub(crate) const FORM: &str = "nvme-tcp://ADDR:PORT/NQN?OPTIONS";
+/// The start of such a text.
+pub(crate) const SCHEME: &str = "nvme-tcp://";
+/// The start of a text for a volume of an embedded target.
+pub(crate) const EMBEDDED: &str = "volume:";
+
+/// The addresses of an embedded target, each a path.
+pub(crate) const EMBEDDED_ADDRESSES: u8 = 4;
+const PATHS_MAX: u8 = 16;
+const QUEUES_MAX: u16 = 32;
+
+/// Where a volume is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeTarget {
+    /// Memory of a target in this process, on loopback.
+    Embedded,
+    /// A target.
+    At {
+        /// The address of the first path.
+        address: SocketAddr,
+        /// The subsystem.
+        subsystem: Nqn,
+    },
+}
+
+impl fmt::Display for VolumeTarget {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded => out.write_str("embedded NVMe/TCP target, volume in memory, loopback"),
+            Self::At { address, subsystem } => write!(out, "{SCHEME}{address}/{subsystem}"),
+        }
+    }
+}
+
+impl VolumeTarget {
+    /// Reads `ADDR:PORT/NQN`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(place: &str) -> Result<Self, String> {
+        let (address, name) = place.split_once('/').ok_or("there is no name of a subsystem behind it")?;
+        let address =
+            address.parse().map_err(|_| format!("{address} is no ADDR:PORT, as 10.0.0.1:4420 is one"))?;
+        let subsystem = Nqn::new(name).map_err(|error| format!("{name}: {error}"))?;
+        if subsystem.is_discovery() {
+            return Err("the discovery service has no volumes".to_owned());
+        }
+        Ok(Self::At { address, subsystem })
+    }
+}
+
+/// How a route reaches its volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VolumeOptions {
+    /// The addresses of further paths.
+    pub(crate) connect: Vec<SocketAddr>,
+    /// The number of addresses of an embedded target that are used.
+    pub(crate) paths: u8,
+    /// The number of the namespace; `None` for the first one.
+    pub(crate) namespace: Option<u32>,
+    /// The I/O queues on each path.
+    pub(crate) queues: u16,
+    /// The name of this host; `None` for its usual one.
+    pub(crate) host: Option<Nqn>,
+    /// Whether headers and data are checked by digests.
+    pub(crate) digests: bool,
+    /// Whether what is on the volume may be overwritten.
+    pub(crate) overwrite: bool,
+}
+
+impl VolumeOptions {
+    /// Reads the options of a route, separated by commas.
+    ///
+    /// # Errors
+    /// The first option that is wrong or that the target does not have.
+    pub(crate) fn parse(text: &str, target: &VolumeTarget) -> Result<Self, String> {
+        let mut options = Self {
+            connect: Vec::new(),
+            paths: 1,
+            namespace: None,
+            queues: 2,
+            host: None,
+            digests: false,
+            overwrite: *target == VolumeTarget::Embedded,
+        };
+        for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+            options.set(option, target)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str, target: &VolumeTarget) -> Result<(), String> {
+        let is_embedded = *target == VolumeTarget::Embedded;
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let wrong = |form: &str| format!("{option}: {form}");
+        match (name, value) {
+            ("queues", Some(value)) => self.queues = number(value, QUEUES_MAX).ok_or(wrong("1 to 32"))?,
+            ("digests", None) => self.digests = true,
+            ("paths", Some(value)) if is_embedded => {
+                self.paths = number(value, PATHS_MAX.into())
+                    .and_then(|paths| u8::try_from(paths).ok())
+                    .ok_or(wrong("1 to 16"))?;
+            }
+            ("connect", Some(value)) if !is_embedded => {
+                self.connect.push(value.parse().map_err(|_| wrong("ADDR:PORT"))?);
+            }
+            ("namespace", Some(value)) if !is_embedded => {
+                let number = value.parse().ok().filter(|number| *number > 0);
+                self.namespace = Some(number.ok_or(wrong("a number from 1 on"))?);
+            }
+            ("hostnqn", Some(value)) if !is_embedded => {
+                self.host = Some(Nqn::new(value).map_err(|error| wrong(&error.to_string()))?);
+            }
+            ("overwrite", None) if !is_embedded => self.overwrite = true,
+            _ => {
+                let known = match is_embedded {
+                    true => "paths=N, queues=N and digests",
+                    false => {
+                        "connect=ADDR:PORT, namespace=N, queues=N, hostnqn=NQN, digests, and overwrite, which \
+                         destroys what is on the volume"
+                    }
+                };
+                return Err(format!("{option} is no option of a volume there; it has {known}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The connections for commands of a route with these options.
+    pub(crate) fn connections(&self, target: &VolumeTarget) -> u32 {
+        let paths = match target {
+            VolumeTarget::Embedded => usize::from(self.paths),
+            VolumeTarget::At { .. } => 1 + self.connect.len(),
+        };
+        u32::try_from(paths).unwrap_or(u32::MAX).saturating_mul(self.queues.into())
+    }
+}
+
+/// A number from 1 on.
+fn number(text: &str, most: u16) -> Option<u16> {
+    text.parse().ok().filter(|number| (1..=most).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> VolumeTarget {
+        VolumeTarget::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_volume_of_a_target_is_named_as_block_attach_names_it() {
+        let target = at("10.0.0.1:4420/nqn.2026-11.org.example:store");
+        assert_eq!(target.to_string(), "nvme-tcp://10.0.0.1:4420/nqn.2026-11.org.example:store");
+        let text = "connect=10.0.1.1:4420,connect=[fd00::1]:4420,namespace=3,queues=4,digests";
+        let options = VolumeOptions::parse(text, &target).unwrap();
+        assert_eq!((options.connect.len(), options.namespace, options.queues), (2, Some(3), 4));
+        assert!(options.digests && !options.overwrite, "{options:?}");
+        assert_eq!(options.connections(&target), 12);
+        for wrong in ["10.0.0.1:4420", "store:4420/nqn.2026-11.org.example:store", "10.0.0.1:4420/store"] {
+            assert!(VolumeTarget::parse(wrong).is_err(), "{wrong}");
+        }
+        let discovery = VolumeTarget::parse("10.0.0.1:4420/nqn.2014-08.org.nvmexpress.discovery");
+        assert_eq!(discovery, Err("the discovery service has no volumes".to_owned()));
+    }
+
+    #[test]
+    fn what_is_on_a_volume_is_overwritten_only_where_the_route_says_so() {
+        let target = at("10.0.0.1:4420/nqn.2026-11.org.example:store");
+        assert!(!VolumeOptions::parse("", &target).unwrap().overwrite);
+        assert!(VolumeOptions::parse("queues=1,overwrite", &target).unwrap().overwrite);
+        assert!(VolumeOptions::parse("", &VolumeTarget::Embedded).unwrap().overwrite);
+    }
+
+    #[test]
+    fn options_that_are_none_are_refused_with_those_there_are() {
+        let target = at("10.0.0.1:4420/nqn.2026-11.org.example:store");
+        let of_target =
+            ["paths=2", "queues=0", "queues=33", "namespace=0", "overwrite=yes", "nconnect=8", "connect=x"];
+        for wrong in of_target {
+            let error = VolumeOptions::parse(wrong, &target).unwrap_err();
+            assert!(error.starts_with(wrong), "{error}");
+        }
+        for wrong in ["paths=0", "paths=17", "connect=10.0.0.1:1", "overwrite", "namespace=1", "rdma"] {
+            assert!(VolumeOptions::parse(wrong, &VolumeTarget::Embedded).is_err(), "{wrong}");
+        }
+        let options = VolumeOptions::parse("paths=4,queues=2", &VolumeTarget::Embedded).unwrap();
+        assert_eq!(options.connections(&VolumeTarget::Embedded), 8);
+    }
+}
