@@ -62,6 +62,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("nlm", &["xdr"], &[]),
     pure("nbd", &[], &["thiserror"]),
     pure("nvme", &[], &["thiserror", "crc32c"]),
+    pure("chap", &["nvme"], &["thiserror", "base64ct", "crypto-bigint", "hmac", "sha2", "zeroize"]),
     pure("state", &[], &["siphasher", "thiserror", "xxhash-rust"]),
     pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
@@ -78,9 +79,14 @@ pub(crate) const RULES: &[Rule] = &[
     rule("drives", Layer::Io, &["memory"], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
     rule("volumes", Layer::Runtime, &["metrics", "memory", "drives"], &[]),
-    rule("target", Layer::Runtime, &["nvme", "memory", "transport", "drives", "volumes"], &[]),
+    rule(
+        "target",
+        Layer::Runtime,
+        &["nvme", "chap", "metrics", "memory", "transport", "drives", "volumes"],
+        &[],
+    ),
     // The host's tests run against our own target. The host itself does not depend on it.
-    rule("initiator", Layer::Runtime, &["nvme", "transport"], &["drives", "volumes", "target"]),
+    rule("initiator", Layer::Runtime, &["nvme", "chap", "transport"], &["drives", "volumes", "target"]),
     rule(
         "server",
         Layer::Runtime,
@@ -121,7 +127,7 @@ pub(crate) const RULES: &[Rule] = &[
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
-    rule("attach", Layer::Runtime, &["nbd", "initiator", "client"], &["volumes", "target"]),
+    rule("attach", Layer::Runtime, &["nbd", "fs", "initiator", "client"], &["volumes", "target", "server"]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule(
@@ -139,6 +145,8 @@ pub(crate) const RULES: &[Rule] = &[
             "store",
             "server",
             "client",
+            "target",
+            "initiator",
         ],
         &[],
     ),

@@ -1,11 +1,13 @@
 //! `cargo xtask test`: runs every suite that this machine can run, and names those that it cannot,
 //! with the reason.
 //!
-//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. With `CI=true`, a
-//! suite that did not run is a failure: a suite never passes without having run.
+//! At the end stands what failed, with its report. The last line is either `all suites ran` or
+//! `not run: NAME (reason); ...`. With `CI=true`, a suite that did not run is a failure: a suite
+//! never passes without having run.
 
 mod debian;
 mod machine;
+mod output;
 mod packages;
 mod suites;
 
@@ -18,6 +20,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use suites::{SUITES, Suite, Tier};
 
+/// How long the build of a suite's test programs may take. A first one builds every dependency.
+const BUILD_MINUTES_MAX: u32 = 30;
 /// The interval between checks whether a suite has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a test program has to report its state after it is asked to end.
@@ -49,7 +53,8 @@ pub(crate) struct Options {
 /// The result of a suite.
 enum Outcome {
     Passed,
-    Failed(String),
+    /// How it ended, and what its tests said.
+    Failed(String, Vec<output::Failure>),
     NotRun(String),
 }
 
@@ -84,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         let said = match &outcome {
             Outcome::Passed => "passed".to_owned(),
-            Outcome::Failed(how) => format!("FAILED: {how}"),
+            Outcome::Failed(how, _) => format!("FAILED: {how}"),
             Outcome::NotRun(reason) => format!("not run: {reason}"),
         };
         println!("=== suite {} {said}, {:.0} s", suite.name, start.elapsed().as_secs_f64());
@@ -144,7 +149,10 @@ fn obstacle(suite: &Suite, suite_dir: Option<&Path>) -> Option<String> {
 fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
     let failed: Vec<_> = outcomes
         .iter()
-        .filter_map(|(suite, outcome)| matches!(outcome, Outcome::Failed(_)).then_some(suite.name))
+        .filter_map(|(suite, outcome)| match outcome {
+            Outcome::Failed(how, _) => Some(format!("{} ({how})", suite.name)),
+            _ => None,
+        })
         .collect();
     let not_run: Vec<_> = outcomes
         .iter()
@@ -153,6 +161,11 @@ fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
             _ => None,
         })
         .collect();
+    for (suite, outcome) in outcomes {
+        if let Outcome::Failed(_, failures) = outcome {
+            output::show(suite.name, failures);
+        }
+    }
     println!();
     if !failed.is_empty() {
         println!("failed: {}", failed.join(", "));
@@ -175,7 +188,7 @@ pub(crate) fn run_with(name: &str, variable: (&str, &Path)) -> Result<bool> {
     }
     match run_suite(suite, None, &[variable])? {
         Outcome::Passed => Ok(true),
-        Outcome::Failed(how) | Outcome::NotRun(how) => {
+        Outcome::Failed(how, _) | Outcome::NotRun(how) => {
             eprintln!("error: {how}");
             Ok(false)
         }
@@ -184,6 +197,9 @@ pub(crate) fn run_with(name: &str, variable: (&str, &Path)) -> Result<bool> {
 
 /// Runs a suite's command, passes its output through, and ends it when its time is over.
 fn run_suite(suite: &Suite, suite_dir: Option<&Path>, variables: &[(&str, &Path)]) -> Result<Outcome> {
+    if let Some(wrong) = build(suite)? {
+        return Ok(Outcome::Failed(wrong, Vec::new()));
+    }
     let mut command: Command = cargo();
     command.args(suite.command).envs(variables.iter().copied());
     if let Some(directory) = machine::outside_suite(suite.needs, suite_dir) {
@@ -191,14 +207,42 @@ fn run_suite(suite: &Suite, suite_dir: Option<&Path>, variables: &[(&str, &Path)
         command.env(SUITE_DIR, std::path::absolute(&directory).unwrap_or(directory));
     }
     let failed = |source| crate::error::Error::Run { program: "cargo".to_owned(), source };
+    let (from, to) = std::io::pipe().map_err(failed)?;
+    // One pipe, so that cargo's lines and those of the test programs stay in order.
+    command.stdout(to.try_clone().map_err(failed)?).stderr(to);
     let mut child = command.spawn().map_err(failed)?;
+    // The command holds the pipe's other end as long as it is there.
+    drop(command);
+    let output = output::Output::pass_through(from);
     let minutes_max = suite.minutes * suites::PATIENCE;
-    let limit = Duration::from_secs(u64::from(minutes_max) * 60);
-    Ok(match wait(&mut child, limit).map_err(failed)? {
+    let ended = wait(&mut child, minutes(minutes_max)).map_err(failed)?;
+    Ok(match ended {
         Some(status) if status.success() => Outcome::Passed,
-        Some(status) => Outcome::Failed(status.to_string()),
-        None => Outcome::Failed(format!("ended after {minutes_max} minutes")),
+        Some(status) => Outcome::Failed(status.to_string(), output.failures()),
+        None => Outcome::Failed(format!("ended after {minutes_max} minutes"), output.failures()),
     })
+}
+
+/// Builds the test programs of a suite, so that the time that a build takes on a busy machine is
+/// not the suite's. Returns what went wrong.
+fn build(suite: &Suite) -> Result<Option<String>> {
+    let Some(("test", words)) = suite.command.split_first().map(|(first, rest)| (*first, rest)) else {
+        return Ok(None);
+    };
+    let words = words.iter().take_while(|word| **word != "--");
+    let mut command: Command = cargo();
+    command.args(["test", "--no-run"]).args(words);
+    let failed = |source| crate::error::Error::Run { program: "cargo".to_owned(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    Ok(match wait(&mut child, minutes(BUILD_MINUTES_MAX)).map_err(failed)? {
+        Some(status) if status.success() => None,
+        Some(status) => Some(format!("the build failed: {status}")),
+        None => Some(format!("the build was ended after {BUILD_MINUTES_MAX} minutes")),
+    })
+}
+
+fn minutes(count: u32) -> Duration {
+    Duration::from_secs(u64::from(count) * 60)
 }
 
 /// Waits at most this long. Then ends the child with all its descendants, after the test program
@@ -261,7 +305,7 @@ mod tests {
         assert!(conclude(&not_run, false));
         assert!(!conclude(&not_run, true));
         assert!(conclude(&[(suite, Outcome::Passed)], true));
-        assert!(!conclude(&[(suite, Outcome::Failed("it broke".to_owned()))], false));
+        assert!(!conclude(&[(suite, Outcome::Failed("it broke".to_owned(), Vec::new()))], false));
     }
 
     #[test]

@@ -39,8 +39,9 @@ use std::sync::Arc;
 pub struct BenchArgs {
     /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md); or
     /// targets, each of which is a route: a directory, nfs://HOST/EXPORT?OPTIONS,
-    /// kernel:nfs://HOST/EXPORT?OPTIONS for a mount by the kernel's client, or group:?OPTIONS for
-    /// an embedded group.
+    /// kernel:nfs://HOST/EXPORT?OPTIONS for a mount by the kernel's client, group:?OPTIONS for an
+    /// embedded group, nvme-tcp://ADDR:PORT/NQN?OPTIONS for a block volume, which is only read
+    /// unless its options have `overwrite`, or volume:?OPTIONS for one of an embedded target.
     #[arg(value_name = "EXPERIMENT.toml|JOB.fio|TARGET")]
     experiment: Vec<PathBuf>,
     /// Run fewer workloads and shorter repeats: 45 seconds.
@@ -80,6 +81,7 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline bench --record before.json my-nas.toml\n  \
     trunkline bench --quick /mnt/tcp /mnt/tcp-mp        two directories, whatever mounted them\n  \
     trunkline bench --io500 --suite-dir io500 --mpirun \"mpirun -np 4\" /mnt/tcp nfs://10.0.0.1/data\n  \
+    trunkline bench --quick nvme-tcp://10.0.0.1:4420/nqn.2026-11.org.example:store?queues=4\n  \
     trunkline bench --client host1,host2 --client-key bench.key my-nas.toml\n  \
     trunkline bench --client ssh:host1,ssh:host2 /mnt/tcp        that directory on each client\n  \
     trunkline bench --map /mnt/tcp=nfs://10.0.0.1/data?nconnect=8 --shrink 2GiB tcp.fio\n  \

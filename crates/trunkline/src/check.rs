@@ -7,6 +7,8 @@ mod program;
 mod server;
 mod show;
 
+pub use show::{findings_json, findings_table};
+
 use crate::error::Error;
 use crate::output;
 use ::check::{Expected, Status, is_judged, worst};

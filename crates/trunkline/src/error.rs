@@ -465,6 +465,18 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
         },
         Error::JobFile { cause, .. } => return Some(cause.advice.clone()),
         Error::Refused { advice, .. } => return Some(advice.clone()),
+        Error::Target(_) => "the same again with -v; an address of loopback may be in use",
+        Error::Volume { cause, .. } => match **cause {
+            initiator::Error::Refused { refusal: initiator::Refusal::SecretNeeded, .. } => {
+                "a volume that hosts see without a secret: bench has none"
+            }
+            initiator::Error::Refused { .. } => {
+                "--allow at the target for the name of this host, and the NQN that `trunkline block attach \
+                 --connect ADDR:PORT` lists"
+            }
+            initiator::Error::NoNamespace { .. } => "namespace=N with a number that the subsystem has",
+            _ => "the address of a controller: `trunkline block attach --connect ADDR:PORT` lists them",
+        },
         Error::NoRoom { .. } => {
             "--shrink SIZE        for files of job files that fit into that; or a smaller `file` of each workload"
         }

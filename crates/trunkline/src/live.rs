@@ -5,6 +5,7 @@
 //! metrics address, the counters are also read once a second for the history that its page shows.
 
 pub mod bench;
+pub mod block;
 mod collector;
 mod http;
 pub mod mount;

@@ -87,7 +87,7 @@ pub struct ServeArgs {
     /// and TCP), or register with the rpcbind that has that port. Also answer MOUNT over UDP.
     #[arg(long)]
     rpcbind: bool,
-    /// Versions of NFS to serve: 3, and 4.1 and 4.2, which are experimental [default: 3].
+    /// Versions of NFS to serve: 3, 4.1, 4.2 [default: all].
     #[arg(long, value_name = "LIST", value_parser = versions)]
     nfs_versions: Option<NfsVersions>,
     /// Do not lock files for clients of NFS version 3 (NLM and NSM): they mount with nolock then.
@@ -164,7 +164,9 @@ impl ServeArgs {
         if self.config.is_none() {
             config.add_rdma(&rdma);
         }
-        config.versions = self.nfs_versions.unwrap_or(config.versions);
+        if let Some(versions) = self.nfs_versions {
+            (config.versions, config.may_leave_v4) = (versions, false);
+        }
         config.nlm &= !self.no_nlm;
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
@@ -211,7 +213,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     }
     // Before the start, so that a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
-    let wants_nlm = config.nlm && config.versions.has_v3();
+    let (wants_nlm, wants_v4) = (config.nlm && config.versions.has_v3(), config.versions.has_v4());
     let server = Server::start_on(config, sockets).map_err(|error| args.explain(&error))?;
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
@@ -226,6 +228,9 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
         text.push_str(
             "another process of the group is found by program number; this one will be when that ends\n",
         );
+    }
+    if wants_v4 && !server.versions().has_v4() {
+        text.push_str("NFS version 4 is not served: the log says why\n");
     }
     if wants_nlm && !server.serves_nlm() {
         text.push_str("files are not locked for clients of NFS version 3: the log says why\n");

@@ -12,6 +12,8 @@ mod job_files;
 mod no_room;
 #[path = "bench/signals.rs"]
 mod signals;
+#[path = "bench/volumes.rs"]
+mod volumes;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -5,12 +5,16 @@
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, Property};
 use nvme::pdu::{Digests, HEADER_BYTES_MIN};
 use nvme::register::{CC, Configuration};
+use nvme::reservation::{
+    Acquire, AcquireAction, Keys, Persistence, Register, RegisterAction, ReservationType,
+};
 use nvme::tcp::{HostConnection, HostData, HostReceived, HostSettings};
 use nvme::{Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
 use rustix::process::Signal;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -70,7 +74,8 @@ struct Peer {
 impl Peer {
     /// Connects a queue of this controller; returns what Connect was answered.
     fn connect(process: &Process, host: &str, qid: u16, cntlid: u16) -> (Self, Cqe) {
-        let address: SocketAddr = line(process, "listening on ").parse().expect("an address");
+        let said = line(process, "listening on ");
+        let address: SocketAddr = said.split(' ').next().and_then(|at| at.parse().ok()).expect("an address");
         let subsystem = Nqn::new(&line(process, "subsystem ")).expect("a name");
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
@@ -81,11 +86,24 @@ impl Peer {
         let mut peer = Self { stream, machine };
         assert_eq!(peer.receive(), HostReceived::Ready);
         let host = Nqn::new(host).expect("a name");
-        let data = ConnectData::new(HostId([7; 16]), cntlid, &subsystem, &host).encode();
+        // Each host has its own.
+        let id = HostId([host.as_str().bytes().last().unwrap_or_default(); 16]);
+        let data = ConnectData::new(id, cntlid, &subsystem, &host).encode();
         let kato_ms = if qid == 0 { 120_000 } else { 0 };
         let connect = Connect { recfmt: 0, qid, sqsize: 31, attributes: ConnectAttributes::NONE, kato_ms };
         let cqe = peer.command(&connect.command(0, Sgl::Transport { length: 0 }), &data);
         (peer, cqe)
+    }
+
+    /// Connects the queues of a controller: the admin queue and one for input and output.
+    fn controller(process: &Process, host: &str) -> (Self, Self) {
+        let (mut admin, cqe) = Self::connect(process, host, 0, CNTLID_DYNAMIC);
+        let cntlid = Connected::of(cqe.result).cntlid;
+        assert!(admin.command(&Property::set(0, CC, Configuration::ENABLE.0), &[]).status.is_success());
+        let (mut io, cqe) = Self::connect(process, host, 1, cntlid);
+        assert!(cqe.status.is_success());
+        io.machine.set_capsule_data_bytes(8192);
+        (admin, io)
     }
 
     fn command(&mut self, sqe: &Sqe, data: &[u8]) -> Cqe {
@@ -194,6 +212,285 @@ fn a_configuration_file_says_what_options_say() {
     assert!(connect(&process, HOST).1.is_success());
 }
 
+#[test]
+fn addresses_and_volumes_belong_to_two_nodes_in_turn_and_owners_are_kept() {
+    let directory = directory();
+    let image = |name| file_in(directory.path(), name, 1 << 20);
+    let images = ["a.img", "b.img", "c.img"].map(image);
+    let state = directory.path().join("state");
+    let file = directory.path().join("block.toml");
+    let write = |owner: &str| {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]\nstate = \"{}\"\nallow = [\"any\"]\n\
+             [[volume]]\nsource = \"{}\"\n{owner}[[volume]]\nsource = \"{}\"\n[[volume]]\nsource = \"{}\"\n",
+            state.display(),
+            images[0],
+            images[1],
+            images[2]
+        );
+        std::fs::write(&file, text).expect("a file");
+    };
+    let owners = |process: &Process| {
+        [1, 2, 3].map(|nsid| line(process, &format!("namespace {nsid}: ")).chars().last())
+    };
+    let arguments = ["-c", &file.display().to_string()];
+    write("");
+    let process = start(&arguments);
+    let ports: Vec<_> = process
+        .output(Stream::Out)
+        .lines()
+        .filter_map(|line| line.strip_prefix("listening on ")?.split_once(' '))
+        .map(|(_, node)| node.to_owned())
+        .collect();
+    assert_eq!(ports, ["(node A)", "(node B)"]);
+    assert_eq!(owners(&process), [Some('A'), Some('B'), Some('A')]);
+    assert!(connect(&process, HOST).1.is_success());
+    write("owner = \"B\"\n");
+    process.signal(Signal::HUP);
+    wait_for_error(&process, "namespace 1: node B owns it now");
+    drop(process);
+    // What was decided counts, also where the file does not say so.
+    write("");
+    let process = start(&arguments);
+    assert_eq!(owners(&process), [Some('B'), Some('B'), Some('A')]);
+    drop(process);
+    let epochs = std::fs::read_dir(state.join("owners"))
+        .expect("records")
+        .map(|entry| std::fs::read_to_string(entry.expect("an entry").path()).expect("a record"));
+    let mut epochs: Vec<String> = epochs.collect();
+    epochs.sort();
+    assert_eq!(
+        epochs,
+        ["owner = \"A\"\nepoch = 2\n", "owner = \"B\"\nepoch = 2\n", "owner = \"B\"\nepoch = 3\n"]
+    );
+    // A node without an address owns nothing; a record that is damaged is refused.
+    let alone = ["--volume", &images[0], "--listen", "127.0.0.1:0", "--state", &state.display().to_string()];
+    assert!(line(&start(&alone), "namespace 1: ").ends_with("4096 bytes"));
+    for record in std::fs::read_dir(state.join("owners")).expect("records") {
+        std::fs::write(record.expect("an entry").path(), "owner = \"C\"\nepoch = 1\n").expect("written");
+    }
+    assert!(refused(&alone, 1).contains("no data are lost"));
+}
+
+/// Asks a running server; returns the status and what was printed, errors last.
+fn ask(process: &Process, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.arg("block").args(arguments).args(["--pid", &process.id().to_string()]);
+    let output = command.env_remove("TRUNKLINE_LOG").output().expect("it runs");
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text")).concat();
+    (output.status.code(), text)
+}
+
+fn told(process: &Process, arguments: &[&str]) -> String {
+    let (status, text) = ask(process, arguments);
+    assert_eq!(status, Some(0), "{arguments:?}: {text}");
+    text
+}
+
+#[test]
+fn a_running_server_tells_what_it_serves_and_to_whom() {
+    let directory = directory();
+    let state = directory.path().join("state").display().to_string();
+    let image = file_in(directory.path(), "a.img", 1 << 20);
+    let listen = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--state", &state];
+    let process =
+        start(&[&listen[..], &["--volume", &image, "--volume", "mem:2MiB", "--allow", HOST]].concat());
+    let (host, _) = connect(&process, HOST);
+    let list = told(&process, &["list"]);
+    assert!(list.starts_with(&line(&process, "subsystem ")), "{list}");
+    assert!(list.contains(&image) && list.contains("1.0 MiB") && list.contains("serving"), "{list}");
+    let map = told(&process, &["map"]);
+    assert!(map.contains(&format!("{HOST}\n  namespace 1: {image}, 1.0 MiB, node A\n")), "{map}");
+    assert_eq!(map.matches("nvme connect -t tcp -a 127.0.0.1 -s ").count(), 2, "{map}");
+    assert_eq!(told(&process, &["map", HOST]), map);
+    let (status, text) = ask(&process, &["map", "nqn.2026-11.test:other"]);
+    assert!(status == Some(1) && text.contains("sees nothing"), "{text}");
+    let hosts = told(&process, &["hosts"]);
+    let peer = host.local_addr().expect("an address").to_string();
+    assert!(hosts.contains(HOST) && hosts.contains(&peer) && hosts.contains("120.0"), "{hosts}");
+    let dump: serde_json::Value = serde_json::from_str(&told(&process, &["dump"])).expect("JSON");
+    assert_eq!(dump["controllers"][0]["host"], HOST);
+    assert_eq!(dump["volumes"][1]["bytes"], 2 << 20);
+    for (command, entries) in [("list", 2), ("hosts", 1)] {
+        let array: serde_json::Value =
+            serde_json::from_str(&told(&process, &[command, "--json"])).expect("JSON");
+        assert_eq!(array.as_array().map(Vec::len), Some(entries), "{command}");
+    }
+    let checked = told(&process, &["check"]);
+    assert!(checked.contains("has 1 paths, to 1 of 2 nodes"), "{checked}");
+    drop(host);
+    testkit::Deadline::wait_until("no host", TIMEOUT, || {
+        told(&process, &["hosts"]).starts_with("no host is connected").then_some(())
+    });
+}
+
+#[test]
+fn a_fenced_host_loses_its_connections_and_stays_out_over_a_restart() {
+    let directory = directory();
+    let state = directory.path().join("state").display().to_string();
+    let image = file_in(directory.path(), "a.img", 1 << 20);
+    let arguments = ["--volume", &image, "--listen", "127.0.0.1:0", "--state", &state, "--allow", "any"];
+    let mut process = start(&arguments);
+    let other = "nqn.2026-11.test:other";
+    let (mut admin, mut io) = Peer::controller(&process, HOST);
+    let (mut bystander, _) = Peer::connect(&process, other, 0, CNTLID_DYNAMIC);
+    assert_eq!(told(&process, &["fence", HOST]), format!("{HOST} is refused\n"));
+    // It is over when the command has ended.
+    assert_eq!(io.stream.read(&mut [0; 24]).expect("the end"), 0);
+    assert_eq!(admin.stream.read(&mut [0; 24]).expect("the end"), 0);
+    assert!(connect(&process, HOST).1.is(Status::CONNECT_INVALID_HOST));
+    assert!(bystander.command(&Property::get(0, CC, false), &[]).status.is_success(), "nobody else is hurt");
+    assert_eq!(told(&process, &["fenced"]), format!("{HOST}\n"));
+    assert!(told(&process, &["map"]).contains(other));
+    process.kill();
+    let process = start(&arguments);
+    assert!(connect(&process, HOST).1.is(Status::CONNECT_INVALID_HOST), "it stays out");
+    assert_eq!(told(&process, &["fence", HOST]), format!("{HOST} was refused already\n"));
+    assert_eq!(told(&process, &["unfence", HOST]), format!("{HOST} may connect again\n"));
+    assert!(connect(&process, HOST).1.is_success());
+    let (status, text) = ask(&process, &["fence", "host"]);
+    assert!(status == Some(1) && text.contains("no name of a host"), "{text}");
+    // What cannot be kept is not promised.
+    std::fs::create_dir_all(directory.path().join("state/fenced.toml.new/in-the-way")).expect("a directory");
+    let (status, text) = ask(&process, &["fence", HOST]);
+    assert!(status == Some(1) && text.contains("cannot be written"), "{text}");
+    assert!(connect(&process, HOST).1.is_success());
+    drop(process);
+    std::fs::write(directory.path().join("state/fenced.toml"), "hosts = [1]").expect("a file");
+    assert!(refused(&arguments, 1).contains("which hosts are fenced"));
+}
+
+/// As Pacemaker starts it: options on standard input.
+#[test]
+fn the_fence_agent_does_what_a_cluster_asks() {
+    let directory = directory();
+    let state = directory.path().join("state").display().to_string();
+    let process =
+        start(&["--volume", "mem:1MiB", "--listen", "127.0.0.1:0", "--state", &state, "--allow", HOST]);
+    // The agent asks all servers of this host; here it is to ask this one.
+    let program = directory.path().join("trunkline");
+    let script =
+        format!("#!/bin/sh\nexec {} \"$@\" --pid {}\n", env!("CARGO_BIN_EXE_trunkline"), process.id());
+    std::fs::write(&program, script).expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("it may run");
+    let agent = |options: &str| {
+        let mut command =
+            Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/cluster/fence_trunkline"));
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it runs");
+        let mut input = child.stdin.take().expect("an input");
+        let all = format!("program={}\nnodename=x\n{options}", program.display());
+        input.write_all(all.as_bytes()).expect("read");
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text")).concat();
+        (output.status.code(), text)
+    };
+    let plug = format!("plug={HOST}\n");
+    assert!(agent("action=metadata\n").1.contains("<resource-agent name=\"fence_trunkline\""));
+    assert_eq!(agent("action=monitor\n"), (Some(0), String::new()));
+    assert_eq!(agent("action=list\n"), (Some(0), format!("{HOST},\n")));
+    assert_eq!(agent(&format!("action=status\n{plug}")).0, Some(0));
+    assert!(connect(&process, HOST).1.is_success());
+    assert_eq!(agent(&format!("{plug}action=off\n")).0, Some(0));
+    assert!(connect(&process, HOST).1.is(Status::CONNECT_INVALID_HOST));
+    assert_eq!(agent(&format!("action=status\n{plug}")).0, Some(2));
+    assert_eq!(agent(&format!("action=reboot\n{plug}")).0, Some(0), "once more");
+    assert_eq!(agent(&format!("action=on\n{plug}")).0, Some(0));
+    assert!(connect(&process, HOST).1.is_success());
+    for (options, part) in [
+        ("action=off\n", "no host is named"),
+        ("action=off\nplug=a;reboot\n", "not allowed"),
+        ("action=off\nplug=--help\n", "begins like an option"),
+        ("action=off\nplug=a\nip=-oProxyCommand\n", "begins like an option"),
+        ("action=off\nplug=host\n", "not known to be fenced"),
+        ("action=what\n", "there is no action"),
+        ("action=off\ntimeout=x\n", "no number of seconds"),
+    ] {
+        let (status, text) = agent(options);
+        assert!(status == Some(1) && text.contains(part), "{options}: {text}");
+    }
+    drop(process);
+    let (status, text) = agent(&format!("{plug}action=off\n"));
+    assert!(status == Some(1) && text.contains("not known to be fenced"), "{text}");
+    assert_eq!(agent("action=monitor\n").0, Some(1));
+}
+
+#[test]
+fn what_a_server_has_done_is_shown_by_volume() {
+    let directory = directory();
+    let state = directory.path().join("state").display().to_string();
+    let last = directory.path().join("last.prom");
+    let process = start(&[
+        "--volume",
+        "mem:1MiB",
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        &state,
+        "--allow",
+        "any",
+        "--metrics",
+        "127.0.0.1:0",
+        "--metrics-file",
+        &last.display().to_string(),
+    ]);
+    let (_admin, mut io) = Peer::controller(&process, HOST);
+    for _ in 0..3 {
+        assert!(io.command(&Sqe::new(IoOpcode::FLUSH.0, 0, 1), &[]).status.is_success());
+    }
+    let said = line(&process, "metrics on http://");
+    let (address, _) = said.split_once('/').expect("an address and a path");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    let is_counted = |text: &str| {
+        let lines =
+            text.lines().filter(|line| line.contains("operation=\"FLUSH\"") && line.contains("memory"));
+        lines
+            .filter_map(|line| line.rsplit_once(' '))
+            .any(|(name, value)| name.contains("_total") && value == "3")
+    };
+    assert!(is_counted(&text), "{text}");
+    assert!(text.contains("trunkline_controllers") && text.contains("trunkline_volume_served{"), "{text}");
+    let list = told(&process, &["list", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+    assert_eq!((&list[0]["others"]["count"], &list[0]["others"]["errors"]), (&3.into(), &0.into()));
+    process.signal(Signal::TERM);
+    testkit::Deadline::wait_until("the last metrics", TIMEOUT, || {
+        std::fs::read_to_string(&last).ok().filter(|text| is_counted(text))
+    });
+}
+
+#[test]
+fn a_volume_is_given_to_a_node_of_a_running_server() {
+    let directory = directory();
+    let state = directory.path().join("state").display().to_string();
+    let image = file_in(directory.path(), "a.img", 1 << 20);
+    let common = ["--volume", &image, "--state", &state, "--allow", "any"];
+    let pair = [&common[..], &["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]].concat();
+    let process = start(&pair);
+    assert_eq!(told(&process, &["own", "1", "B"]), "namespace 1: node B owns it now\n");
+    assert_eq!(told(&process, &["own", "1", "b"]), "namespace 1: node B owned it already\n");
+    let (status, text) = ask(&process, &["own", "7", "A"]);
+    assert!(status == Some(1) && text.contains("there is no namespace 7"), "{text}");
+    assert_eq!(ask(&process, &["own", "1", "C"]).0, Some(2));
+    drop(process);
+    let process = start(&pair);
+    assert!(line(&process, "namespace 1: ").ends_with("node B"), "it counts after the next start");
+    drop(process);
+    let alone = start(&[&common[..], &["--listen", "127.0.0.1:0"]].concat());
+    let (status, text) = ask(&alone, &["own", "1", "B"]);
+    assert!(status == Some(1) && text.contains("no address"), "{text}");
+    // Nothing listens for a process that does not serve.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    let output = command.args(["block", "list", "--pid", "1"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("process 1 does not answer"));
+}
+
 /// SIGHUP takes over who sees what, and nothing else.
 #[test]
 fn hosts_and_groups_of_the_file_see_their_volumes_and_are_read_again() {
@@ -230,6 +527,90 @@ fn hosts_and_groups_of_the_file_see_their_volumes_and_are_read_again() {
     process.signal(Signal::HUP);
     wait_for_error(&process, "not reloaded: ");
     assert!(connect(&process, other).1.is_success());
+}
+
+/// As `nvme gen-dhchap-key` prints them.
+const SECRETS: [&str; 2] = [
+    "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+    "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
+];
+
+/// A file with a volume for [`HOST`] and others, who have no secret.
+fn file_with_secret(directory: &Path, secret: &str, mode: u32) -> String {
+    let file = directory.join("block.toml");
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\nstate = \"{}\"\nallow = [\"one\", \"nqn.2026-11.test:open\"]\n\
+         [[host]]\nname = \"one\"\nnqn = \"{HOST}\"\n{secret}\n[[volume]]\nsource = \"mem:1MiB\"\n",
+        directory.join("state").display()
+    );
+    std::fs::write(&file, text).expect("a file");
+    std::fs::set_permissions(&file, Permissions::from_mode(mode)).expect("its mode");
+    file.display().to_string()
+}
+
+#[test]
+fn a_host_with_a_secret_must_authenticate_and_nothing_shows_the_secret() {
+    let directory = directory();
+    let required = |process: &Process, host: &str| {
+        let (_, cqe) = Peer::connect(process, host, 0, CNTLID_DYNAMIC);
+        assert!(cqe.status.is_success(), "{}", cqe.status);
+        Connected::of(cqe.result).authentication_required
+    };
+    let file = file_with_secret(directory.path(), &format!("secret = \"{}\"", SECRETS[0]), 0o600);
+    let mut command = trunkline(&["-c", &file]);
+    command.env("TRUNKLINE_LOG", "trace");
+    let process = Process::spawn(command);
+    process.wait_for_line("ready", TIMEOUT);
+    line(&process, "each with --dhchap-secret");
+    assert!(required(&process, HOST));
+    assert!(!required(&process, "nqn.2026-11.test:open"));
+    // One that does not care is served nothing.
+    let (mut admin, _) = Peer::connect(&process, HOST, 0, CNTLID_DYNAMIC);
+    let enable = Property::set(0, CC, Configuration::ENABLE.0);
+    assert_eq!(admin.command(&enable, &[]).status, Status::AUTHENTICATION_REQUIRED.no_retry());
+    let map = told(&process, &["map"]);
+    assert!(map.contains(&format!("secret of the host, on\n  {HOST}\n")), "{map}");
+    let check = ask(&process, &["check"]).1;
+    assert!(check.contains("block.authentication"), "{check}");
+    // Without a secret from now on; then with one that is wrong.
+    let reload = |secret: &str, said: &str| {
+        file_with_secret(directory.path(), secret, 0o600);
+        process.signal(Signal::HUP);
+        wait_for_error(&process, said);
+    };
+    reload("", "reloaded: hosts of 1");
+    assert!(!required(&process, HOST));
+    reload(&format!("secret = \"{}\"", &SECRETS[0][..30]), "not reloaded: ");
+    reload(&format!("secrets = \"{}\"", SECRETS[0]), "unknown field");
+    let said = [told(&process, &["dump"]), told(&process, &["list", "--json"]), map, check].concat();
+    let all = said + &process.output(Stream::Out) + &process.output(Stream::Err);
+    assert!(!all.contains(&SECRETS[0][12..20]), "{all}");
+}
+
+#[test]
+fn a_secret_that_others_may_read_or_that_is_none_is_refused() {
+    let directory = directory();
+    let open = directory.path().join("open.secret");
+    std::fs::write(&open, SECRETS[0]).expect("a file");
+    std::fs::set_permissions(&open, Permissions::from_mode(0o644)).expect("its mode");
+    let quoted = |secret: &str| format!("secret = \"{secret}\"");
+    for (secret, mode, rule) in [
+        (quoted(SECRETS[0]), 0o644, "chmod 600"),
+        (format!("secret_file = \"{}\"", open.display()), 0o644, "chmod 600"),
+        (quoted(&SECRETS[0].replace("AAEC", "AAED")), 0o600, "CRC"),
+        (quoted("secret"), 0o600, "begins with \"DHHC-1:\""),
+        (format!("controller_{}", quoted(SECRETS[0])), 0o600, "only with a secret of the host"),
+        (format!("{}\ndhgroups = [\"ffdhe1024\"]", quoted(SECRETS[0])), 0o600, "known are ffdhe3072"),
+    ] {
+        let file = file_with_secret(directory.path(), &secret, mode);
+        let error = refused(&["-c", &file], 1);
+        assert!(error.contains(rule) && error.contains("try:"), "{secret}: {error}");
+        assert!(!error.contains(&SECRETS[0][14..30]), "{error}");
+    }
+    // A file of its own may be named by one that others may read.
+    std::fs::set_permissions(&open, Permissions::from_mode(0o600)).expect("its mode");
+    let named = format!("secret_file = \"{}\"", open.display());
+    start(&["-c", &file_with_secret(directory.path(), &named, 0o644)]);
 }
 
 #[test]
@@ -274,9 +655,58 @@ fn a_server_that_stood_still_ends_the_io_connections_of_its_hosts() {
     assert!(!matches!(answer, Ok(1..)), "the command was executed: {answer:?}");
     let again = admin.command(&Property::get(0, CC, false), &[]);
     assert!(again.status.is_success(), "the controller is still there");
-    let (mut io, cqe) = Peer::connect(&process, HOST, 1, cntlid);
-    assert!(cqe.status.is_success());
+    // The loop of the old connection may not have reported its end yet; hosts try again as well.
+    let connected = || {
+        let (io, cqe) = Peer::connect(&process, HOST, 1, cntlid);
+        cqe.status.is_success().then_some(io)
+    };
+    let mut io = testkit::Deadline::wait_until("the queue is free", TIMEOUT, connected);
     assert!(io.command(&flush, &[]).status.is_success());
+}
+
+/// Killed, not ended: what a host was answered is on the disk.
+#[test]
+fn reservations_survive_a_restart_and_are_missed_when_their_file_is_lost() {
+    let directory = directory();
+    let state = directory.path().join("state");
+    let image = file_in(directory.path(), "a.img", 1 << 20);
+    let state_text = state.display().to_string();
+    let arguments = ["--volume", &image, "--listen", "127.0.0.1:0", "--state", &state_text, "--allow", "any"];
+    let (other, sgl) = ("nqn.2026-11.test:other", Sgl::Transport { length: 0 });
+    let keys = |current, other| Keys { current, other }.encode();
+    let flush = Sqe::new(IoOpcode::FLUSH.0, 0, 1);
+    let flushed =
+        |process: &Process, host: &str| Peer::controller(process, host).1.command(&flush, &[]).status;
+    let mut process = start(&arguments);
+    let (_admin, mut io) = Peer::controller(&process, HOST);
+    let register = Register {
+        action: RegisterAction::REGISTER,
+        ignore_existing_key: false,
+        persistence: Persistence::PERSISTENT,
+    };
+    assert!(io.command(&register.command(0, 1, sgl), &keys(0, 0xabc)).status.is_success());
+    let acquire = Acquire {
+        action: AcquireAction::ACQUIRE,
+        ignore_existing_key: false,
+        kind: ReservationType::EXCLUSIVE_ACCESS,
+    };
+    assert!(io.command(&acquire.command(0, 1, sgl), &keys(0xabc, 0)).status.is_success());
+    assert!(flushed(&process, other).is(Status::RESERVATION_CONFLICT));
+    process.signal(Signal::KILL);
+    process.wait(TIMEOUT);
+    let process = start(&arguments);
+    assert!(flushed(&process, other).is(Status::RESERVATION_CONFLICT));
+    assert!(flushed(&process, HOST).is_success());
+    drop(process);
+    let kept = state.join("reservations.toml");
+    let text = std::fs::read_to_string(&kept).expect("reservations");
+    assert!(text.contains("key = \"0x0000000000000abc\""), "{text}");
+    std::fs::write(&kept, text.replace("abc", "abd")).expect("written");
+    let error = refused(&arguments, 1);
+    assert!(error.contains("damaged") && error.contains("try:"), "{error}");
+    std::fs::remove_file(&kept).expect("removed");
+    let error = refused(&arguments, 1);
+    assert!(error.contains("reservations.toml: it is not there"), "{error}");
 }
 
 /// Runs what has to fail; returns what it says.
@@ -330,6 +760,13 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
     assert!(with(&good, &["--volume", &good]).contains("good.img"), "a file twice");
     assert!(with(&good, &["--listen", "0.0.0.0:4420"]).contains("every address"));
     assert!(with(&good, &["--listen", "192.0.2.1:0"]).contains("192.0.2.1"));
+    let config = directory.path().join("block.toml");
+    let text = format!(
+        "state = \"{state}\"\nlisten = [\"127.0.0.1:0\"]\n[[volume]]\nsource = \"mem:1MiB\"\nowner = \"B\"\n"
+    );
+    std::fs::write(&config, text).expect("a file");
+    let error = refused(&["-c", &config.display().to_string()], 1);
+    assert!(error.contains("owned by node B, which has no address"), "{error}");
     let nowhere = ["--volume", &good, "--listen", "127.0.0.1:0", "--state", "/dev/null/state"];
     assert!(refused(&nowhere, 1).contains("cannot use the state directory"));
     let common = ["--listen", "127.0.0.1:0", "--volume"];

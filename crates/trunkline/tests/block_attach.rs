@@ -2,7 +2,9 @@
 //! of others that take disks by NBD.
 
 use rustix::process::Signal;
-use std::path::Path;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -44,7 +46,8 @@ fn target(directory: &Path) -> (Process, Vec<String>) {
         &state,
     ]);
     let out = process.output(Stream::Out);
-    let addresses = out.lines().filter_map(|line| line.strip_prefix("listening on ")).map(str::to_owned);
+    let addresses = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
+    let addresses = addresses.map(str::to_owned);
     let addresses: Vec<String> = addresses.collect();
     assert_eq!(addresses.len(), 2, "{out}");
     (process, addresses)
@@ -186,31 +189,133 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     }
 }
 
+/// Secrets of hosts and of a controller.
+const SECRETS: [&str; 3] = [
+    "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+    "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
+    "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+];
+
+#[test]
+fn a_volume_with_a_secret_is_attached_by_who_has_it() {
+    let directory = TempDir::new().expect("a directory");
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| {
+        std::fs::write(at(name), text).expect("a file");
+        std::fs::set_permissions(at(name), Permissions::from_mode(0o600)).expect("its mode");
+        at(name)
+    };
+    let secrets = [0, 1, 2].map(|of| write(&format!("secret-{of}"), SECRETS[of]));
+    let [host, other, controller] = secrets.each_ref().map(String::as_str);
+    let none = at("none");
+    let config = |secret: &str| {
+        let text = format!(
+            "nqn = \"{SUBSYSTEM}\"\nlisten = [\"127.0.0.1:0\"]\nstate = \"{}\"\nallow = [\"one\"]\n\
+             [[host]]\nname = \"one\"\nnqn = \"{HOST}\"\nsecret_file = \"{secret}\"\n\
+             controller_secret_file = \"{controller}\"\n[[volume]]\nsource = \"mem:16MiB\"\n",
+            at("state")
+        );
+        write("block.toml", &text)
+    };
+    let target = start(&["block", "serve", "-c", &config(host)]);
+    let out = target.output(Stream::Out);
+    let address = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
+    let socket = at("disk.sock");
+    let addresses = [address.to_owned()];
+    let base = arguments(&addresses, &socket);
+    for (more, expected) in [
+        (&[][..], "--secret-file FILE with the secret that the target has for"),
+        (&["--secret-file", other], "the secrets that the target has for"),
+        (&["--secret-file", host, "--controller-secret-file", other], "the secrets that the target has for"),
+        (&["--secret-file", &none], "umask 077"),
+        (&["--controller-secret-file", controller], "--secret-file <FILE>"),
+    ] {
+        let (is_well, text) = run(trunkline(&base).args(more));
+        assert!(!is_well && text.contains(expected), "{expected} in {text}");
+        assert!(!text.contains("AAEC") && !text.contains("ia6z"), "{text}");
+    }
+    let mine = [&base[..], &["--secret-file", host, "--controller-secret-file", controller]].concat();
+    let mut attached = start(&mine);
+    qemu_io(&uri(&socket), &["write -P 7 4k 1M", "read -P 7 4k 1M"]);
+    // Another secret counts for those that connect from now on.
+    config(other);
+    target.signal(Signal::HUP);
+    let reloaded = || target.output(Stream::Err).contains("reloaded: ").then_some(());
+    testkit::Deadline::wait_until("the other secret", TIMEOUT, reloaded);
+    qemu_io(&uri(&socket), &["read -P 7 4k 1M"]);
+    attached.signal(Signal::TERM);
+    attached.wait(TIMEOUT);
+    let (is_well, text) = run(&mut trunkline(&mine));
+    assert!(!is_well && text.contains("authentication has failed"), "{text}");
+    let _attached = start(&[&base[..], &["--secret-file", other]].concat());
+    qemu_io(&uri(&socket), &["read -P 7 4k 1M"]);
+}
+
+/// A server of NFS with a file of 32 MiB, and where that is.
+fn nfs_server(directory: &Path) -> (Process, String, PathBuf) {
+    let export = directory.join("export");
+    std::fs::create_dir(&export).expect("a directory");
+    let image = export.join("disk.img");
+    std::fs::File::create(&image).expect("a file").set_len(32 << 20).expect("a size");
+    let listen = format!("127.0.0.1:{}", testkit::free_port());
+    let name = export.display().to_string();
+    let of_export = ["--dir", &name, "--export", "/export", "--no-root-squash"];
+    let versions = ["--nfs-versions", "3,4.1,4.2"];
+    let server = start(&[&["serve", "--listen", &listen][..], &of_export, &versions].concat());
+    (server, format!("nfs://{listen}/export/disk.img"), image)
+}
+
 #[test]
 fn a_file_of_an_nfs_server_is_a_disk() {
     let directory = TempDir::new().expect("a directory");
-    let export = directory.path().join("export");
-    std::fs::create_dir(&export).expect("a directory");
-    let image = std::fs::File::create(export.join("disk.img")).expect("a file");
-    image.set_len(32 << 20).expect("a size");
-    let port = testkit::free_port();
-    let listen = format!("127.0.0.1:{port}");
-    let directory_name = export.display().to_string();
-    let _server = start(&[
-        "serve",
-        "--listen",
-        &listen,
-        "--dir",
-        &directory_name,
-        "--export",
-        "/export",
-        "--no-root-squash",
-    ]);
+    let (_server, place, image) = nfs_server(directory.path());
+    let blocks = || std::fs::metadata(&image).expect("a file").blocks();
+    for (options, holes) in [("nconnect=2", false), ("vers=4.2", true)] {
+        let socket = directory.path().join(format!("{options}.sock")).display().to_string();
+        let _attached = start(&["attach", &format!("{place}?{options}"), "--socket", &socket]);
+        let uri = uri(&socket);
+        qemu_io(
+            &uri,
+            &["write -P 5 1M 3M", "read -P 5 1M 3M", "read -P 0 30M 1M", "write -f -P 6 512 512", "flush"],
+        );
+        qemu_io(&uri, &["write -P 7 8M 8M", "write -z 9M 64k", "read -P 0 9M 64k", "read -P 7 8M 1M"]);
+        let before = blocks();
+        // With leave to make a hole, and a trim, which qemu-io drops where it is not offered.
+        qemu_io(&uri, &["write -z -u 10M 5M", "read -P 0 10M 5M", "read -P 7 15M 1M", "flush"]);
+        assert_eq!(blocks() < before, holes, "{options}");
+        qemu_io(&uri, &["write -P 8 20M 4M"]);
+        let before = blocks();
+        qemu_io(&uri, &["discard 20M 4M", "read -P 7 15M 1M"]);
+        assert_eq!(blocks() < before, holes, "{options}");
+        qemu_io(&uri, &[if holes { "read -P 0 20M 4M" } else { "read -P 8 20M 4M" }]);
+    }
+}
+
+/// Both find the socket of one that was killed. What is refused says why, and what to do.
+#[test]
+fn of_two_that_start_at_once_on_the_socket_of_a_killed_one_one_serves() {
+    let directory = TempDir::new().expect("a directory");
+    let (_server, place, _) = nfs_server(directory.path());
     let socket = directory.path().join("disk.sock").display().to_string();
-    let place = format!("nfs://{listen}/export/disk.img?nconnect=2");
-    let _attached = start(&["attach", &place, "--socket", &socket]);
-    qemu_io(
-        &uri(&socket),
-        &["write -P 5 1M 3M", "read -P 5 1M 3M", "read -P 0 0 1M", "write -f -P 6 512 512", "flush"],
-    );
+    let arguments = ["attach", &place, "--socket", &socket];
+    for round in 0..20 {
+        drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+        let mut both = [Process::spawn(trunkline(&arguments)), Process::spawn(trunkline(&arguments))];
+        let refused = testkit::Deadline::wait_until("one that is refused", TIMEOUT, || {
+            both.iter_mut().position(|one| !one.is_running())
+        });
+        assert!(!both[refused].wait(TIMEOUT).success());
+        let text = both[refused].all_output();
+        assert!(text.contains("is served by another process") && text.contains("another --socket"), "{text}");
+        let serves = &mut both[1 - refused];
+        serves.wait_for_line("ready", TIMEOUT);
+        qemu_io(&uri(&socket), &[&format!("write -P {} 0 4k", round + 1), "flush"]);
+        if round % 2 == 0 {
+            serves.kill();
+            assert!(Path::new(&socket).exists(), "a killed one leaves its socket");
+            std::fs::remove_file(&socket).expect("a socket");
+        } else {
+            assert!(serves.terminate(TIMEOUT).success());
+        }
+    }
 }

@@ -28,6 +28,12 @@ mod kernel_group;
 mod kernel_nlm;
 #[path = "vm/kernel_nvme.rs"]
 mod kernel_nvme;
+#[path = "vm/kernel_nvme_authentication.rs"]
+mod kernel_nvme_authentication;
+#[path = "vm/kernel_nvme_over_rdma.rs"]
+mod kernel_nvme_over_rdma;
+#[path = "vm/kernel_nvme_pair.rs"]
+mod kernel_nvme_pair;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]
@@ -49,6 +55,8 @@ mod lifetime;
 mod load;
 #[path = "vm/mounted_over_rdma.rs"]
 mod mounted_over_rdma;
+#[path = "vm/rdma_call_backs.rs"]
+mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]
 mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]
@@ -78,6 +86,7 @@ fn lab() -> &'static Vm {
     LAB.get_or_init(|| {
         for program in [
             "busybox",
+            "dmsetup",
             "fio",
             "getfattr",
             "ibv_devinfo",

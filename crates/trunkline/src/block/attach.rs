@@ -1,19 +1,22 @@
 //! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
 
-mod identity;
-
+use super::secret;
 use crate::attach::{bind, serve};
 use crate::error::Error;
 use crate::output;
 use attach::{Earlier, Socket, VolumeDisk};
 use clap::Args;
-use initiator::{Attachment, Config, Digests, Nqn, NqnError, PathState, Volume, discover};
+use initiator::{
+    Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume, discover,
+    identity,
+};
 use server::config::size;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the first path may take.
@@ -27,7 +30,7 @@ const OTHERS: Duration = Duration::from_secs(2);
 /// Each --connect is a path; all are used, and a path that fails is left in under a second. A write
 /// is sent again on another path only when the target is known to have finished the first one:
 /// targets of `trunkline block serve` say so at once, for others that takes three keep-alive
-/// timeouts. Without --nqn, this lists what there is.
+/// timeouts. Without --nqn, this lists what there is, for which no target asks for a secret.
 ///
 /// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then. A
 /// second one ends it at once.
@@ -49,6 +52,13 @@ pub struct AttachArgs {
     /// Name of this host [default: that in /etc/nvme/hostnqn, else one of /etc/machine-id].
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     hostnqn: Option<Nqn>,
+    /// File with the secret of this host (`DHHC-1:...`), for a target that asks it to authenticate.
+    /// Only its owner may be able to read it.
+    #[arg(long, value_name = "FILE", requires = "nqn")]
+    secret_file: Option<PathBuf>,
+    /// File with the secret of the target: it must prove that it has it.
+    #[arg(long, value_name = "FILE", requires = "secret_file")]
+    controller_secret_file: Option<PathBuf>,
     /// I/O queues on each path.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
     queues: u16,
@@ -70,12 +80,28 @@ fn nqn(text: &str) -> Result<Nqn, NqnError> {
     Nqn::new(text)
 }
 
+impl AttachArgs {
+    fn secrets(&self) -> Result<Option<Secrets>, Error> {
+        let read = |file: &PathBuf| {
+            secret::read(file).map_err(|cause| Error::Refused {
+                sentence: "cannot use the secret".to_owned(),
+                cause,
+                advice: "the secret that the target has for this host, in a file of its own".to_owned(),
+            })
+        };
+        let Some(host) = self.secret_file.as_ref().map(read).transpose()? else { return Ok(None) };
+        let controller = self.controller_secret_file.as_ref().map(read).transpose()?;
+        Ok(Some(Secrets { host, controller, algorithms: Arc::new(Algorithms::default()) }))
+    }
+}
+
 /// Lists what there is, or serves the disk until a signal.
 pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
-    let host = args.hostnqn.clone().map_or_else(identity::host, Ok)?;
+    let host = args.hostnqn.clone().map_or_else(identity::host, Ok).map_err(nameless)?;
+    let secrets = args.secrets()?;
     let (Some(subsystem), Some(path)) = (&args.nqn, &args.socket) else { return list(args, &host) };
     let socket = bind(path)?;
-    let (attachment, volume) = attach(args, host, subsystem, path, &socket)?;
+    let (attachment, volume) = attach(args, (host, secrets), subsystem, path, &socket)?;
     let mut text = String::new();
     let namespace = volume.namespace();
     let (words, block) = (size::in_words(namespace.bytes()), namespace.block_bytes());
@@ -95,7 +121,7 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
 
 fn attach(
     args: &AttachArgs,
-    host: Nqn,
+    (host, secrets): (Nqn, Option<Secrets>),
     subsystem: &Nqn,
     path: &Path,
     socket: &Socket,
@@ -106,6 +132,7 @@ fn attach(
     config.queues = args.queues;
     config.keep_alive = Duration::from_secs(args.keep_alive);
     config.digests = Digests { header: args.digests, data: args.digests };
+    config.secrets = secrets;
     config.after_crash = socket.earlier == Earlier::Killed;
     let attachment = Attachment::start(config).map_err(|error| explain(&error, &host))?;
     let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(&error, &host))?;
@@ -155,10 +182,27 @@ fn list(args: &AttachArgs, host: &Nqn) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn nameless(cause: identity::Nameless) -> Error {
+    Error::Refused {
+        sentence: "this host has no name".to_owned(),
+        cause: cause.to_string(),
+        advice: "--hostnqn NQN, or nvme gen-hostnqn > /etc/nvme/hostnqn".to_owned(),
+    }
+}
+
 /// Why there is no volume.
 fn explain(error: &initiator::Error, host: &Nqn) -> Error {
     let advice = match error {
-        initiator::Error::Refused { .. } => {
+        initiator::Error::Refused { refusal: Refusal::SecretNeeded, .. } => {
+            format!("--secret-file FILE with the secret that the target has for {host}")
+        }
+        initiator::Error::Refused { refusal: Refusal::NotAuthenticated(_), .. } => format!(
+            "the secrets that the target has for {host}, also in --hostnqn; the log of the target says more"
+        ),
+        initiator::Error::Refused { refusal: Refusal::NoProof, .. } => {
+            format!("a secret for {host} at the target, or no --controller-secret-file")
+        }
+        initiator::Error::Refused { refusal: Refusal::Connect(_), .. } => {
             format!(
                 "--allow {host} at the target, and the --nqn that `trunkline block attach --connect` lists"
             )

@@ -25,6 +25,30 @@ fn is_active(c: char) -> bool {
 
 /// A line per finding; below what is not ok: where it shows, why it matters, and what mends it.
 pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_live: bool) -> String {
+    let mut text = lines(findings, quiet);
+    if !quiet {
+        text.push_str(&unseen(evidence, is_live));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    if !is_judged(evidence, findings) {
+        text.push_str("nothing could be judged: no capture shows what a rule looks at\n");
+    }
+    text + &counts(findings)
+}
+
+/// The findings, and how many there are of each status.
+pub fn findings_table(findings: &[Finding]) -> String {
+    format!("{}\n{}", lines(findings, false), counts(findings))
+}
+
+/// The findings as one object.
+pub fn findings_json(findings: &[Finding]) -> String {
+    shown(&json!({ "status": ::check::worst(findings), "findings": findings }))
+}
+
+fn lines(findings: &[Finding], quiet: bool) -> String {
     let mut text = String::new();
     for finding in findings.iter().filter(|finding| !quiet || finding.status != Status::Ok) {
         let Finding { status, rule, seen, source, why, mend } = finding;
@@ -39,24 +63,18 @@ pub(super) fn table(findings: &[Finding], evidence: &Evidence, quiet: bool, is_l
             }
         }
     }
-    if !quiet {
-        text.push_str(&unseen(evidence, is_live));
-    }
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    if !is_judged(evidence, findings) {
-        text.push_str("nothing could be judged: no capture shows what a rule looks at\n");
-    }
+    text
+}
+
+fn counts(findings: &[Finding]) -> String {
     let count = |status| findings.iter().filter(|finding| finding.status == status).count();
-    text.push_str(&format!(
+    format!(
         "{} ok, {} warn, {} fail, {} unknown\n",
         count(Status::Ok),
         count(Status::Warn),
         count(Status::Fail),
         count(Status::Unknown)
-    ));
-    text
+    )
 }
 
 /// What was not seen: of this host each command or file and the cause, of a directory the names of
@@ -120,6 +138,10 @@ pub(super) fn json(findings: &[Finding], evidence: &Evidence, is_live: bool) -> 
         "findings": findings,
         "not_seen": absent,
     });
+    shown(&value)
+}
+
+fn shown(value: &serde_json::Value) -> String {
     // RFC 8259 s7 lets DEL, C1 controls and marks of direction stand in strings as they are, and a
     // terminal obeys them. JSON has its own line ends beside what is within strings.
     let show =

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::live::{FILE_SOCKETS, SOCKETS};
 use crate::names;
 use metrics::Snapshot;
+use std::collections::BTreeSet;
 use std::io;
 use std::str::FromStr;
 use std::time::Duration;
@@ -112,7 +113,8 @@ impl Target {
         match self {
             Self::All => {
                 let processes = SOCKETS.processes().into_iter().chain(SOCKETS.processes_of_others());
-                processes.map(Source::Process).collect()
+                // One number may be in both, of a process that was killed and of one that runs.
+                processes.collect::<BTreeSet<u32>>().into_iter().map(Source::Process).collect()
             }
             Self::Process(pid) => vec![Source::Process(*pid)],
             Self::Address(address) => vec![Source::Address(address.clone())],
@@ -185,19 +187,33 @@ fn parse(pid: Option<u32>, who: &str, text: &[u8]) -> Result<Snapshot, Silent> {
 }
 
 /// Reads the snapshot of a process. Only servers count by file.
+///
+/// A socket of this user may be one that a killed process has left, and the number another user's
+/// process by now.
 fn read(pid: u32, by_file: Option<Duration>) -> io::Result<Vec<u8>> {
-    match by_file {
-        Some(time) if FILE_SOCKETS.processes().contains(&pid) => {
-            FILE_SOCKETS.ask(pid, &time.as_secs().to_string())
+    if let Some(time) = by_file {
+        let question = time.as_secs().to_string();
+        if FILE_SOCKETS.processes().contains(&pid)
+            && let Some(read) = unless_gone(FILE_SOCKETS.ask(pid, &question))
+        {
+            return read;
         }
-        Some(time) if FILE_SOCKETS.processes_of_others().contains(&pid) => {
-            FILE_SOCKETS.read_of_others(pid, &time.as_secs().to_string())
+        if FILE_SOCKETS.processes_of_others().contains(&pid)
+            && let Some(read) = unless_gone(FILE_SOCKETS.read_of_others(pid, &question))
+        {
+            return read;
         }
-        _ => match SOCKETS.read(pid) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => SOCKETS.read_of_others(pid, ""),
-            read => read,
-        },
     }
+    unless_gone(SOCKETS.read(pid)).unwrap_or_else(|| SOCKETS.read_of_others(pid, ""))
+}
+
+/// What was read, unless nobody is there.
+fn unless_gone(read: io::Result<Vec<u8>>) -> Option<io::Result<Vec<u8>>> {
+    Some(read).filter(|read| !matches!(read, Err(error) if is_gone(error)))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Asks a metrics address for a snapshot.
@@ -237,7 +253,7 @@ pub(super) fn whose() -> &'static str {
 }
 
 fn silent(pid: u32, error: &io::Error) -> Silent {
-    let has_ended = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+    let has_ended = is_gone(error);
     let cause = match error.kind() {
         _ if has_ended => format!("it is no trunkline serve, mount, bench or agent{}", whose()),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),

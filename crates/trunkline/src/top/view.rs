@@ -69,6 +69,7 @@ pub fn default_by(snapshot: &Snapshot) -> Vec<Dimension> {
         Kind::Bench if snapshot.operations.dimensions().contains(&Dimension::Client) => {
             vec![Dimension::Client, Dimension::Operation]
         }
+        Kind::Block => vec![Dimension::Export, Dimension::Operation],
         Kind::Mount | Kind::Bench | Kind::Agent => vec![Dimension::Path, Dimension::Operation],
     }
 }

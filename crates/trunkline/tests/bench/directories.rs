@@ -74,9 +74,9 @@ fn both_engines_do_the_same_workloads_in_the_same_directory() {
     assert_eq!((by_fio.stamps, by_fio.bytes), (0, 16 << 20));
     assert_eq!(verified("fio", "rand"), None, "fio writes its own data");
     assert_eq!(record.verdicts.len(), 3, "{:?}", record.verdicts);
-    assert!(said.contains("directories: ours buffered on "), "{said}");
+    assert!(said.contains("access: ours buffered on "), "{said}");
     let page = read("two.html");
-    assert!(page.contains("Directories: ours buffered on "), "the page says so too");
+    assert!(page.contains("Access: ours buffered on "), "the page says so too");
     assert!(page.contains("No heat map of ours, fio: its jobs end by their sizes"), "{page}");
     assert!(page.contains("heat map of latency over time of fio, write"), "{page}");
     assert_eq!(entries(measured.path()), [] as [PathBuf; 0], "nothing is left");

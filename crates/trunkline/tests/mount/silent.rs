@@ -58,10 +58,15 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
 
 /// Waits until the mount has looked for killed processes among those that wait. The second process
 /// here is killed after the look that found the first, so it is found by a later look, which covers
-/// everything that was in flight before this call.
+/// everything that was in flight before this call. They ask for new names, since a file may be
+/// cached under a delegation.
 fn wait_until_it_has_looked(mount: &Mounted) {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
     for _ in 0..2 {
-        let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
+        let name = format!("absent-{}", NAMES.fetch_add(1, Ordering::Relaxed));
+        let mut stat = Command::new("stat");
+        let waiting =
+            stat.arg(mount.path(&name)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_until_it_waits(waiting.id());
         kill_process(Pid::from_child(&waiting), Signal::KILL).unwrap();
         ends(waiting);

@@ -106,20 +106,26 @@ fn a_metrics_address_in_use_is_an_error_and_nothing_stays_mounted() {
 
 /// As an ordinary user (`$3` runs a command as that user): a server, whose counters root asks for,
 /// and that user asks for those of a process of root (`$4`). No other process sees this /run/user.
+/// A process of root with the same number was killed earlier and has left its sockets.
 const OF_ANOTHER_USER: &str = "\
     mount -t tmpfs tmpfs /run/user; mkdir -m 700 /run/user/1; chown 1:1 /run/user/1; \
     export XDG_RUNTIME_DIR=/run/user/1; \
     $3 \"$1\" serve --mem 1MiB --listen 127.0.0.1:0 >\"$2/out\" & pid=$!; \
+    trap 'kill $pid' EXIT; \
     until grep -q ready \"$2/out\"; do kill -0 $pid; sleep 0.1; done; \
     echo \"pid $pid\"; \
-    \"$1\" top --batch 0 --json; \
-    \"$1\" top $pid --batch 1 --interval 0.1 --by file --csv >\"$2/files\"; \
+    leave() { for of in trunkline-live trunkline-live-files; do \
+        mkdir -m 700 -p /run/$of; rm -f /run/$of/$pid.sock; \
+        perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); \
+            bind(S, pack_sockaddr_un($ARGV[0])) or die $!' /run/$of/$pid.sock; done; }; \
+    leave; \"$1\" top --batch 0 --json; \
+    leave; \"$1\" top $pid --batch 1 --interval 0.1 --by file --csv >\"$2/files\"; \
     if $3 \"$1\" top $4 --batch 0; then echo seen; fi; \
-    kill $pid; wait $pid";
+    trap - EXIT; kill $pid; wait $pid";
 
 #[test]
 fn root_sees_the_processes_of_other_users_and_they_do_not_see_those_of_root() {
-    let _ = require_program("setpriv");
+    let _ = (require_program("setpriv"), require_program("perl"));
     let server = Server::start(1);
     let place = temp_dir("others");
     std::fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();

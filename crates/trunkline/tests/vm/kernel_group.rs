@@ -10,7 +10,7 @@ use std::process::Command;
 /// The longest wait of a program that is accepted. Linux tries again 3 seconds after it was
 /// refused, and an emulated machine is slow.
 const WAIT_S_MAX: f64 = 60.0;
-const NODES: u16 = 3;
+const NODES: u16 = 4;
 
 /// A group over one directory in memory of the guest, and the mount of its first process.
 struct Mounted {

@@ -5,6 +5,7 @@ pub(super) const VM_PACKAGES: &[&str] = &[
     "attr",
     "btrfs-progs",
     "busybox-static",
+    "dmsetup",
     "e2fsprogs",
     "fio",
     "ibverbs-providers",

@@ -1,7 +1,10 @@
 //! What is to be served: from options or from a file.
 
 use super::ServeArgs;
+use super::address::Address as At;
 use super::hosts::{self, Hosts};
+use super::owners::Name;
+use crate::block::secret;
 use crate::error::Error;
 use serde::Deserialize;
 use server::config::size;
@@ -10,7 +13,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use target::{Access, HostId, Nqn};
+use target::{Access, HostId, HostSecret, Listen, Node, Nqn};
 
 /// The default address.
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4420);
@@ -62,6 +65,15 @@ pub enum Allow {
     Host(Nqn),
 }
 
+impl fmt::Display for Allow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Host(host) => host.fmt(f),
+        }
+    }
+}
+
 impl FromStr for Allow {
     type Err = String;
 
@@ -81,27 +93,41 @@ pub struct Wanted {
     pub block: Option<u32>,
     /// Which hosts see it.
     pub hosts: Access,
+    /// The node that is to own it.
+    pub owner: Option<Node>,
 }
 
 /// What is to be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub volumes: Vec<Wanted>,
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     pub host_ids: BTreeMap<Nqn, HostId>,
+    /// How those hosts prove who they are that must.
+    pub secrets: BTreeMap<Nqn, HostSecret>,
     pub nqn: Option<Nqn>,
     pub state: Option<PathBuf>,
     pub loops: Option<u16>,
     pub memory_bytes: Option<usize>,
+    /// The node that this process is, if each is a process of its own.
+    pub node: Option<Node>,
+    /// The addresses of the other node then.
+    pub elsewhere: Vec<Listen>,
 }
 
 impl Settings {
+    /// The nodes that have an address.
+    pub fn nodes(&self) -> Vec<Node> {
+        let nodes: BTreeSet<Node> = self.listen.iter().map(|listen| listen.node).collect();
+        nodes.into_iter().collect()
+    }
+
     /// Which hosts may connect: those that see a volume.
     pub fn access(&self) -> Access {
         let mut all = BTreeSet::new();
         for wanted in &self.volumes {
             match &wanted.hosts {
-                Access::Any => return Access::Any,
+                Access::Any | Access::AnyBut(_) => return Access::Any,
                 Access::Only(hosts) => all.extend(hosts.iter().cloned()),
             }
         }
@@ -116,12 +142,15 @@ impl ServeArgs {
             Some(file) => read(file)?,
             None => Settings {
                 volumes: self.volume.iter().map(|source| Wanted::of(source, &self.allow)).collect(),
-                listen: self.listen.clone(),
+                listen: in_turn(self.listen.iter().map(|address| (*address, None))),
                 host_ids: BTreeMap::new(),
+                secrets: BTreeMap::new(),
                 nqn: self.nqn.clone(),
                 state: self.state.clone(),
                 loops: self.loops,
                 memory_bytes: None,
+                node: None,
+                elsewhere: Vec::new(),
             },
         };
         if settings.volumes.is_empty() {
@@ -139,9 +168,38 @@ impl ServeArgs {
             });
         }
         if settings.listen.is_empty() {
-            settings.listen.push(LOCAL);
+            settings.listen.push(LOCAL.into());
+        }
+        if let Some(node) = self.node {
+            settings.divide(node.node())?;
         }
         Ok(settings)
+    }
+}
+
+impl Settings {
+    /// This process is one node, and has its addresses only.
+    fn divide(&mut self, node: Node) -> Result<(), Error> {
+        let refused = |cause: &str, advice: &str| Error::Usage {
+            sentence: format!("there cannot be a process for node {node}"),
+            cause: cause.to_owned(),
+            advice: advice.to_owned(),
+        };
+        if self.nodes() != [Node::A, Node::B] {
+            let cause = "the file does not have addresses of both nodes";
+            return Err(refused(cause, "an address with node = \"A\" and one with node = \"B\" in listen"));
+        }
+        if self.volumes.iter().any(|wanted| matches!(wanted.source, Source::Memory(_))) {
+            let cause = "memory is that of one process, and the other node could not take it over";
+            return Err(refused(cause, "files and devices, or both nodes in one process, without --node"));
+        }
+        let (here, there): (Vec<Listen>, Vec<Listen>) =
+            self.listen.iter().copied().partition(|listen| listen.node == node);
+        self.listen = here;
+        // A port that the system chooses is not known to the other process.
+        self.elsewhere = there.into_iter().filter(|listen| listen.address.port() != 0).collect();
+        self.node = Some(node);
+        Ok(())
     }
 }
 
@@ -152,7 +210,7 @@ impl Wanted {
             Allow::Any => None,
         });
         let hosts = if allow.contains(&Allow::Any) { Access::Any } else { Access::Only(hosts.collect()) };
-        Self { source: source.clone(), nsid: None, block: None, hosts }
+        Self { source: source.clone(), nsid: None, block: None, hosts, owner: None }
     }
 }
 
@@ -162,7 +220,7 @@ impl Wanted {
 struct File {
     nqn: Option<String>,
     #[serde(default)]
-    listen: Vec<SocketAddr>,
+    listen: Vec<Address>,
     #[serde(default)]
     allow: Vec<String>,
     state: Option<PathBuf>,
@@ -183,26 +241,74 @@ struct Volume {
     nsid: Option<u32>,
     block: Option<u32>,
     hosts: Option<Vec<String>>,
+    owner: Option<Name>,
+}
+
+/// An address, alone or with its node.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "neither an address nor { address = \"ADDR:PORT\", node = \"A\" }")]
+enum Address {
+    Alone(At),
+    Of(Port),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Port {
+    address: At,
+    node: Option<Name>,
+}
+
+/// Addresses without a node are those of A and of B in turn.
+fn in_turn(addresses: impl Iterator<Item = (At, Option<Node>)>) -> Vec<Listen> {
+    let mut turn = [Node::A, Node::B].into_iter().cycle();
+    let mut next = || turn.next().unwrap_or(Node::A);
+    addresses.map(|(address, node)| address.of(node.unwrap_or_else(&mut next))).collect()
 }
 
 pub(super) fn read(file: &Path) -> Result<Settings, Error> {
-    let read = || -> std::io::Result<String> {
+    let read = || -> std::io::Result<(String, bool)> {
         let mut text = String::new();
         let opened = std::fs::File::open(file)?;
+        let is_open = secret::is_open(&opened.metadata()?);
         std::io::Read::read_to_string(&mut std::io::Read::take(opened, FILE_BYTES_MAX), &mut text)?;
-        Ok(text)
+        Ok((text, is_open))
     };
-    let text = read().map_err(|cause| Error::Read { file: file.display().to_string(), cause })?;
-    parse(&text).map_err(|cause| Error::Refused {
+    let (text, is_open) = read().map_err(|cause| Error::Read { file: file.display().to_string(), cause })?;
+    let refused = |(cause, advice): (String, String)| Error::Refused {
         sentence: format!("cannot use {}", file.display()),
         cause,
-        advice: "docs/BLOCK.md describes the file".to_owned(),
+        advice,
+    };
+    let described = |cause| (cause, "docs/BLOCK.md describes the file".to_owned());
+    let file_of = |text| of_text(text).map_err(described);
+    if is_open && file_of(&text).map_err(refused)?.host.iter().any(hosts::Host::has_secret) {
+        let cause = "it has secrets, and others than its owner may read or write it".to_owned();
+        let advice = format!("{}; or secret_file, a file of its own for each", secret::close(file));
+        return Err(refused((cause, advice)));
+    }
+    parse(&text).map_err(described).map_err(refused)
+}
+
+/// Errors quote the line that is not understood, which may be a secret.
+fn of_text(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|error| {
+        let shown = error.to_string();
+        let line = 1 + text
+            .get(..error.span().map_or(0, |span| span.start))
+            .map_or(0, |it| it.matches('\n').count());
+        let shown = if shown.contains("secret") || shown.contains("DHHC") {
+            format!("line {line}: {}", secret::without_secrets(error.message()))
+        } else {
+            shown
+        };
+        shown.trim_end().replace('\n', "\n         ")
     })
 }
 
-fn parse(text: &str) -> Result<Settings, String> {
-    let file: File =
-        toml::from_str(text).map_err(|error| error.to_string().trim_end().replace('\n', "\n         "))?;
+/// Reads the text of a file; what is wrong begins with its key.
+pub(in crate::block) fn parse(text: &str) -> Result<Settings, String> {
+    let file = of_text(text)?;
     let named = |key: &'static str| move |error: String| format!("{key}: {error}");
     let hosts = Hosts::of(file.host, file.group)?;
     let allow = hosts.access("allow", &file.allow)?;
@@ -223,22 +329,31 @@ fn parse(text: &str) -> Result<Settings, String> {
         let hosts = volume.hosts.map(|list| hosts.access("hosts", &list)).transpose();
         let hosts = hosts.map_err(|error| format!("volume {}: {error}", volume.source))?;
         let hosts = hosts.unwrap_or_else(|| allow.clone());
-        Ok(Wanted { source, nsid: volume.nsid, block: volume.block, hosts })
+        let owner = volume.owner.map(Name::node);
+        Ok(Wanted { source, nsid: volume.nsid, block: volume.block, hosts, owner })
     };
+    let listen = file.listen.into_iter().map(|listen| match listen {
+        Address::Alone(address) => (address, None),
+        Address::Of(Port { address, node }) => (address, node.map(Name::node)),
+    });
     Ok(Settings {
+        listen: in_turn(listen),
         volumes: file.volume.into_iter().map(wanted).collect::<Result<_, _>>()?,
-        listen: file.listen,
-        host_ids: hosts.ids.clone(),
+        host_ids: hosts.ids,
+        secrets: hosts.secrets,
         nqn,
         state: file.state,
         loops: file.loops,
         memory_bytes: memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        node: None,
+        elsewhere: Vec::new(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use target::Transport;
 
     #[test]
     fn a_file_says_what_options_say_and_more() {
@@ -257,8 +372,15 @@ mod tests {
                     nsid: Some(7),
                     block: Some(512),
                     hosts: allowed.clone(),
+                    owner: None,
                 },
-                Wanted { source: Source::Memory(1 << 20), nsid: None, block: None, hosts: allowed }
+                Wanted {
+                    source: Source::Memory(1 << 20),
+                    nsid: None,
+                    block: None,
+                    hosts: allowed,
+                    owner: None
+                }
             ]
         );
         assert_eq!((settings.loops, settings.memory_bytes), (Some(2), Some(64 << 20)));
@@ -275,7 +397,9 @@ mod tests {
             ("loops = 0", "loops"),
             ("memory = \"1MiB\"", "memory"),
             ("memory = \"much\"", "memory"),
-            ("listen = [\"nowhere\"]", "listen"),
+            ("listen = [\"nowhere\"]", "neither an address nor"),
+            ("listen = [{ address = \"10.0.0.1:1\", node = \"C\" }]", "neither an address nor"),
+            ("[[volume]]\nsource = \"/a\"\nowner = \"C\"", "owner"),
             ("[[volume]]\nsource = \"mem:x\"", "source"),
             ("[[volume]]\nsource = \"mem:1B\"", "source"),
             ("[[volume]]\nsource = \"/a\"\nblock = 520", "block"),
@@ -287,6 +411,23 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(key), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn addresses_are_those_of_both_nodes_in_turn_unless_they_say_so() {
+        let settings = parse(
+            "listen = [\"10.0.0.1:1\", { address = \"10.0.0.2:1\", node = \"A\" }, \"10.0.0.3:1\", \
+             { address = \"10.0.0.4:1\" }]\n[[volume]]\nsource = \"mem:1MiB\"\nowner = \"B\"\n",
+        )
+        .unwrap();
+        let nodes: Vec<Node> = settings.listen.iter().map(|listen| listen.node).collect();
+        assert_eq!(nodes, [Node::A, Node::A, Node::B, Node::A]);
+        let mixed =
+            "listen = [\"rdma:10.0.0.1:1\", { address = \"rdma:10.0.0.2:1\", node = \"B\" }, \"10.0.0.3:1\"]";
+        let mixed = parse(mixed).unwrap().listen;
+        let seen: Vec<_> = mixed.iter().map(|listen| (listen.transport, listen.node)).collect();
+        assert_eq!(seen, [(Transport::Rdma, Node::A), (Transport::Rdma, Node::B), (Transport::Tcp, Node::B)]);
+        assert_eq!((settings.nodes(), settings.volumes[0].owner), (vec![Node::A, Node::B], Some(Node::B)));
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //!
 //! A file names hosts by their NQNs or by names of its own. Nobody sees a volume unless it is said.
 
+use super::secrets::Proof;
+use crate::block::secret::Written;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use target::{Access, HostId, Nqn};
+use std::path::PathBuf;
+use target::{Access, HostId, HostSecret, Nqn};
 
 /// A host as the file has it.
 #[derive(Debug, Deserialize)]
@@ -13,6 +16,28 @@ pub(super) struct Host {
     name: String,
     nqn: String,
     id: Option<String>,
+    secret: Option<Written>,
+    secret_file: Option<PathBuf>,
+    controller_secret: Option<Written>,
+    controller_secret_file: Option<PathBuf>,
+    hashes: Option<Vec<String>>,
+    dhgroups: Option<Vec<String>>,
+}
+
+impl Host {
+    /// Whether the file itself has a secret.
+    pub(super) const fn has_secret(&self) -> bool {
+        self.secret.is_some() || self.controller_secret.is_some()
+    }
+
+    fn take_proof(&mut self) -> Proof {
+        Proof {
+            host: (self.secret.take(), self.secret_file.take()),
+            controller: (self.controller_secret.take(), self.controller_secret_file.take()),
+            hashes: self.hashes.take(),
+            dhgroups: self.dhgroups.take(),
+        }
+    }
 }
 
 /// A group of hosts as the file has it.
@@ -29,6 +54,8 @@ pub(super) struct Hosts {
     named: BTreeMap<String, BTreeSet<Nqn>>,
     /// The host identifiers that the file has.
     pub(super) ids: BTreeMap<Nqn, HostId>,
+    /// How those hosts prove who they are that must.
+    pub(super) secrets: BTreeMap<Nqn, HostSecret>,
 }
 
 impl Hosts {
@@ -36,7 +63,9 @@ impl Hosts {
     pub(super) fn of(hosts: Vec<Host>, groups: Vec<Group>) -> Result<Self, String> {
         let mut this = Self::default();
         let mut known: BTreeMap<Nqn, String> = BTreeMap::new();
-        for Host { name, nqn, id } in hosts {
+        for mut host in hosts {
+            let proof = host.take_proof();
+            let Host { name, nqn, id, .. } = host;
             let at = |cause: String| format!("host {name:?}: {cause}");
             let nqn = Nqn::new(&nqn).map_err(|error| at(format!("nqn: {error}")))?;
             if let Some(other) = known.insert(nqn.clone(), name.clone()) {
@@ -53,6 +82,9 @@ impl Hosts {
                 }
                 this.ids.insert(nqn.clone(), id);
             }
+            if let Some(secret) = proof.secret().map_err(at)? {
+                this.secrets.insert(nqn.clone(), secret);
+            }
             this.name("host", &name, [nqn].into())?;
         }
         for Group { name, hosts } in groups {
@@ -60,7 +92,9 @@ impl Hosts {
             let members = match this.access("hosts", &hosts).map_err(of_group)? {
                 Access::Only(hosts) if !hosts.is_empty() => hosts,
                 Access::Only(_) => return Err(of_group("hosts: there is none".to_owned())),
-                Access::Any => return Err(of_group("hosts: \"any\" is no host".to_owned())),
+                Access::Any | Access::AnyBut(_) => {
+                    return Err(of_group("hosts: \"any\" is no host".to_owned()));
+                }
             };
             this.name("group", &name, members)?;
         }

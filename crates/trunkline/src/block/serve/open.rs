@@ -1,18 +1,34 @@
 //! Opens volumes, as what the state directory knows of them.
 
 use super::config::{Source, Wanted};
-use super::state::{self, Known, State};
+use super::state::{self, DriveText, Known, State};
 use crate::error::Error;
 use std::collections::BTreeSet;
 use std::path::Path;
-use target::{BlockSize, Drive, DriveError, Export, How, Identity, Volume, VolumeError};
+use target::{
+    BlockSize, Drive, DriveError, Export, Facts, How, Identity, Namespace, Node, Volume, VolumeError,
+};
 
 /// A volume that can be served.
 pub struct Opened {
-    pub export: Export,
+    pub export: Namespace,
+    /// Its backing, unless processes of two nodes share it: they open it when they own it.
+    pub volume: Option<Volume>,
     pub source: Source,
+    /// The node that is to own it, if the file says so.
+    pub wanted_owner: Option<Node>,
+    /// Another start takes it for the same volume.
+    pub is_kept: bool,
     /// What its owner should know of the drive.
     pub warnings: Vec<String>,
+}
+
+impl Opened {
+    /// The volume with its backing.
+    pub fn export(&self) -> Option<Export> {
+        let Namespace { nsid, hosts, owner, .. } = self.export.clone();
+        Some(Export { nsid, volume: self.volume.clone()?, hosts, owner })
+    }
 }
 
 /// Opens all volumes. Those that were not served before get an identity.
@@ -40,7 +56,20 @@ fn one(wanted: &Wanted, state: &mut State, force: bool, taken: &mut BTreeSet<u32
     };
     let known = state.volume(&path).cloned();
     let how = if known.is_some() { How::Known } else { How::Adopt { force } };
-    let drive = Drive::open(&path, how).map_err(|error| explain_drive(&path, &error))?;
+    // Of a process that shares it, all is known of what one of them has had.
+    let facts = known.as_ref().filter(|_| state.is_shared()).and_then(|known| facts(known, &path));
+    if let Some((known, facts)) = known.as_ref().zip(facts.clone()).filter(|_| !state.is_alone()) {
+        check(&path, known, known.bytes, wanted)?;
+        return Ok(unopened(wanted, known.nsid, facts));
+    }
+    let drive = match (Drive::open(&path, how), known.as_ref().zip(facts)) {
+        // The system still writes for a process that was killed.
+        (Err(DriveError::Locked { .. } | DriveError::InUse { .. }), Some((known, facts))) => {
+            check(&path, known, known.bytes, wanted)?;
+            return Ok(unopened(wanted, known.nsid, facts));
+        }
+        (opened, _) => opened.map_err(|error| explain_drive(&path, &error))?,
+    };
     let bytes = drive.info().bytes;
     let (uuid, nsid, block) = match &known {
         Some(known) => {
@@ -56,10 +85,44 @@ fn one(wanted: &Wanted, state: &mut State, force: bool, taken: &mut BTreeSet<u32
             advice: "another nsid, or none: a free one is chosen".to_owned(),
         });
     }
-    let opened = finish(wanted, &drive, &name_of(&path), uuid, nsid, block)?;
-    let block = opened.export.volume.block_size().bytes();
-    state.keep(Known { path, uuid, nsid, bytes, block });
+    let mut opened = finish(wanted, &drive, &name_of(&path), uuid, nsid, block)?;
+    let facts = &opened.export.facts;
+    let drive = Some(DriveText {
+        volatile_cache: facts.volatile_cache,
+        discard_zeroes: facts.discard_zeroes,
+        optimal_blocks: facts.optimal_transfer,
+    });
+    let block = facts.block.bytes();
+    state.keep(Known { path, uuid, nsid, bytes, block, reservations: true, drive });
+    if state.is_shared() {
+        opened.volume = None;
+    }
     Ok(opened)
+}
+
+/// What hosts are told of a volume that was served, if that is known.
+fn facts(known: &Known, path: &Path) -> Option<Facts> {
+    let drive = known.drive.as_ref()?;
+    let block = block_size(known.block);
+    Some(Facts {
+        name: name_of(path),
+        identity: Identity::of_uuid(known.uuid),
+        block,
+        blocks: known.bytes / u64::from(block.bytes()),
+        volatile_cache: drive.volatile_cache,
+        discard_zeroes: drive.discard_zeroes,
+        optimal_transfer: drive.optimal_blocks,
+    })
+}
+
+fn unopened(wanted: &Wanted, nsid: u32, facts: Facts) -> Opened {
+    let export = Namespace { nsid, facts, hosts: wanted.hosts.clone(), owner: Node::A };
+    let (source, wanted_owner) = (wanted.source.clone(), wanted.owner);
+    Opened { export, volume: None, source, wanted_owner, is_kept: true, warnings: Vec::new() }
+}
+
+const fn block_size(bytes: u32) -> BlockSize {
+    if bytes == 512 { BlockSize::B512 } else { BlockSize::B4096 }
 }
 
 fn finish(
@@ -70,12 +133,14 @@ fn finish(
     nsid: u32,
     block: Option<u32>,
 ) -> Result<Opened, Error> {
-    let block = block.map(|block| if block == 512 { BlockSize::B512 } else { BlockSize::B4096 });
+    let block = block.map(block_size);
     let volume = Volume::new(name, Identity::of_uuid(uuid), drive, block)
         .map_err(|error| explain_volume(&wanted.source, &error))?;
     let warnings = volume.warnings().iter().map(ToString::to_string).collect();
-    let export = Export { nsid, volume, hosts: wanted.hosts.clone() };
-    Ok(Opened { export, source: wanted.source.clone(), warnings })
+    let export = Namespace { nsid, facts: Facts::of(&volume), hosts: wanted.hosts.clone(), owner: Node::A };
+    let (source, wanted_owner) = (wanted.source.clone(), wanted.owner);
+    let is_kept = matches!(source, Source::Path(_));
+    Ok(Opened { export, volume: Some(volume), source, wanted_owner, is_kept, warnings })
 }
 
 /// Refuses what hosts would take for the volume that they know, and is not.
@@ -117,7 +182,10 @@ fn explain_drive(path: &Path, error: &DriveError) -> Error {
     let advice = match error {
         DriveError::Exists { .. } => "another name",
         DriveError::NotADrive { .. } => "a regular file or a block device",
-        DriveError::Foreign { .. } => "another one, wipefs -a if nobody needs what is on it, or --force",
+        DriveError::Foreign { .. } => {
+            "another one, wipefs -a if nobody needs what is on it, or --force; if it was served before, the \
+             state directory that has its identity and its reservations"
+        }
         DriveError::NotProbed { .. } => "apt install util-linux",
         DriveError::InUse { .. } => "unmount it, or take it out of its array or volume group",
         DriveError::Locked { .. } => "end the other process, or wait until its device has finished",

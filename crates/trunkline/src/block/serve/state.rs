@@ -1,7 +1,8 @@
 //! The state directory: by what hosts recognize the subsystem and its volumes, over restarts.
 //!
 //! `block.toml` is replaced as a whole, and is durable before a host sees what it says. A lock on
-//! `lock` keeps two processes from giving out one identity.
+//! `lock` keeps two processes from giving out one identity. The processes of two nodes share it,
+//! and decide about identities one after the other, under a lock on `starting`.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -9,10 +10,15 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use target::Nqn;
 
 const FILE: &str = "block.toml";
 const LOCK: &str = "lock";
+/// How long a process that was killed may take to end.
+const ENDING: Duration = Duration::from_secs(1);
+/// Locked while a process of two starts.
+const STARTING: &str = "starting";
 /// Of root, where nothing else is said.
 const OF_ROOT: &str = "/var/lib/trunkline/block";
 /// Below the state of a user, where nothing else is said.
@@ -26,6 +32,20 @@ pub struct Known {
     pub nsid: u32,
     pub bytes: u64,
     pub block: u32,
+    /// Its reservations are kept as well.
+    pub reservations: bool,
+    /// What hosts are told of its drive.
+    pub drive: Option<DriveText>,
+}
+
+/// What hosts are told of a drive, so that it is known while another process has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveText {
+    pub volatile_cache: bool,
+    pub discard_zeroes: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimal_blocks: Option<u32>,
 }
 
 /// By what hosts recognize the subsystem.
@@ -53,6 +73,10 @@ struct VolumeText {
     nsid: u32,
     bytes: u64,
     block: u32,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reservations: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drive: Option<DriveText>,
 }
 
 /// The state directory, locked.
@@ -61,12 +85,24 @@ pub struct State {
     directory: PathBuf,
     subsystem: Option<Subsystem>,
     volumes: Vec<Known>,
+    was_there: bool,
+    sharing: Option<Sharing>,
     _lock: File,
 }
 
+/// The processes of two nodes share the directory.
+#[derive(Debug)]
+struct Sharing {
+    /// The other one does not have it.
+    is_alone: bool,
+    /// Locked while this process starts.
+    starting: Option<File>,
+}
+
 impl State {
-    /// Opens the directory, and makes it if it is not there.
-    pub fn open(directory: Option<&Path>) -> Result<Self, Error> {
+    /// Opens the directory, and makes it if it is not there. The process of a node shares it with
+    /// that of the other one, and they start one after the other.
+    pub fn open(directory: Option<&Path>, is_shared: bool) -> Result<Self, Error> {
         let directory = match directory {
             Some(directory) => absolute(directory)?,
             None => default_directory()?,
@@ -78,21 +114,23 @@ impl State {
             .mode(0o700)
             .create(&directory)
             .map_err(|error| failed("it cannot be made", &error))?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(directory.join(LOCK));
-        let lock = lock.map_err(|error| failed("it cannot be locked", &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let unlocked = |error: io::Error| failed("it cannot be locked", &error);
+        let starting = if is_shared {
+            let file = lock_file(&directory.join(STARTING)).map_err(unlocked)?;
+            file.lock().map_err(unlocked)?;
+            Some(file)
+        } else {
+            None
+        };
+        let lock = lock_file(&directory.join(LOCK)).map_err(unlocked)?;
+        let is_alone = lock_soon(&lock, is_shared).map_err(|error| match error {
+            TryLockError::WouldBlock => {
                 let cause = "another process serves with it";
-                return Err(refused(&directory, cause, "another --state, or end that process"));
+                refused(&directory, cause, "another --state, or end that process")
             }
-            Err(TryLockError::Error(error)) => return Err(failed("it cannot be locked", &error)),
-        }
+            TryLockError::Error(error) => unlocked(error),
+        })?;
+        let sharing = is_shared.then_some(Sharing { is_alone, starting });
         let text = match std::fs::read_to_string(directory.join(FILE)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -102,7 +140,34 @@ impl State {
             let advice = "restore it from a backup; without it, hosts take the volumes for others";
             refused(&directory, &format!("{FILE}: {cause}"), advice)
         })?;
-        Ok(Self { directory, subsystem, volumes, _lock: lock })
+        Ok(Self { directory, subsystem, volumes, was_there: !text.is_empty(), sharing, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the process of another node may have the directory as well.
+    pub const fn is_shared(&self) -> bool {
+        self.sharing.is_some()
+    }
+
+    /// Whether no other process had the directory when it was opened.
+    pub fn is_alone(&self) -> bool {
+        self.sharing.as_ref().is_none_or(|sharing| sharing.is_alone)
+    }
+
+    /// What this process decides at its start is durable: that of the other node may start.
+    pub fn started(&mut self) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.starting = None;
+        }
+    }
+
+    /// Whether something was kept when it was opened.
+    pub const fn was_there(&self) -> bool {
+        self.was_there
     }
 
     /// The identity of the subsystem. One that was asked for replaces the name that was kept.
@@ -140,16 +205,7 @@ impl State {
     pub fn save(&self) -> Result<(), Error> {
         let text = toml::to_string(&self.text())
             .map_err(|error| refused(&self.directory, &error.to_string(), "paths that are UTF-8"))?;
-        let write = || -> io::Result<()> {
-            let new = self.directory.join(format!("{FILE}.new"));
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, self.directory.join(FILE))?;
-            File::open(&self.directory)?.sync_all()
-        };
-        write().map_err(|error| {
+        replace(&self.directory, FILE, &text).map_err(|error| {
             refused(&self.directory, &format!("{FILE} cannot be written: {error}"), WRITABLE)
         })
     }
@@ -161,6 +217,8 @@ impl State {
             nsid: known.nsid,
             bytes: known.bytes,
             block: known.block,
+            reservations: known.reservations,
+            drive: known.drive.clone(),
         };
         Text {
             nqn: self.subsystem.as_ref().map(|subsystem| subsystem.nqn.to_string()),
@@ -168,6 +226,38 @@ impl State {
             volume: self.volumes.iter().map(volume).collect(),
         }
     }
+}
+
+/// A file for a lock.
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Locks the state directory; returns whether no other process has. One that was killed may still
+/// have it for a moment.
+fn lock_soon(lock: &File, is_shared: bool) -> Result<bool, TryLockError> {
+    let deadline = Instant::now() + ENDING;
+    loop {
+        match lock.try_lock() {
+            Ok(()) if is_shared => return lock.try_lock_shared().map(|()| true),
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if is_shared && lock.try_lock_shared().is_ok() => return Ok(false),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(ENDING / 50),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Replaces a file as a whole. What it says is durable then, whatever happens meanwhile: it has the
+/// old text or the new one.
+pub fn replace(directory: &Path, name: &str, text: &str) -> io::Result<()> {
+    let new = directory.join(format!("{name}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, directory.join(name))?;
+    File::open(directory)?.sync_all()
 }
 
 const WRITABLE: &str = "--state DIR, a directory that this user may write to";
@@ -193,7 +283,7 @@ fn parse(text: &str) -> Result<(Option<Subsystem>, Vec<Known>), String> {
         _ => return Err("nqn and serial belong together; a serial has at most 20 characters".to_owned()),
     };
     let mut volumes: Vec<Known> = Vec::new();
-    for VolumeText { path, uuid, nsid, bytes, block } in text.volume {
+    for VolumeText { path, uuid, nsid, bytes, block, reservations, drive } in text.volume {
         let uuid = of_words(&uuid).ok_or_else(|| format!("{uuid:?} is no UUID"))?;
         if block != 512 && block != 4096 {
             return Err(format!("a volume has blocks of 512 or 4096 bytes, not of {block}"));
@@ -201,7 +291,7 @@ fn parse(text: &str) -> Result<(Option<Subsystem>, Vec<Known>), String> {
         if volumes.iter().any(|other| other.uuid == uuid || other.nsid == nsid || other.path == path) {
             return Err(format!("{} has what another volume has", path.display()));
         }
-        volumes.push(Known { path, uuid, nsid, bytes, block });
+        volumes.push(Known { path, uuid, nsid, bytes, block, reservations, drive });
     }
     Ok((subsystem, volumes))
 }
@@ -243,7 +333,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// RFC 9562 s4
-fn in_words(uuid: [u8; 16]) -> String {
+pub fn in_words(uuid: [u8; 16]) -> String {
     let all = hex(&uuid);
     [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| all.get(part).unwrap_or_default()).join("-")
 }
@@ -261,20 +351,23 @@ mod tests {
     use super::*;
 
     fn known(path: &str, nsid: u32) -> Known {
-        Known { path: path.into(), uuid: random().unwrap(), nsid, bytes: 1 << 20, block: 4096 }
+        let uuid = random().unwrap();
+        let drive = DriveText { volatile_cache: true, discard_zeroes: false, optimal_blocks: Some(nsid) };
+        let drive = (nsid > 1).then_some(drive);
+        Known { path: path.into(), uuid, nsid, bytes: 1 << 20, block: 4096, reservations: nsid > 1, drive }
     }
 
     #[test]
     fn what_is_kept_is_there_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let mut state = State::open(Some(directory.path())).unwrap();
+        let mut state = State::open(Some(directory.path()), false).unwrap();
         let subsystem = state.subsystem(None).unwrap();
         let (one, two) = (known("/a", 1), known("/b", 7));
         state.keep(one.clone());
         state.keep(two.clone());
         state.save().unwrap();
         drop(state);
-        let mut state = State::open(Some(directory.path())).unwrap();
+        let mut state = State::open(Some(directory.path()), false).unwrap();
         assert_eq!(state.subsystem(None).unwrap(), subsystem);
         assert_eq!((state.volume(Path::new("/a")), state.volume(Path::new("/b"))), (Some(&one), Some(&two)));
         let other = Nqn::new("nqn.2026-11.test:a").unwrap();
@@ -285,8 +378,8 @@ mod tests {
     #[test]
     fn a_directory_in_use_or_with_a_broken_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let state = State::open(Some(directory.path())).unwrap();
-        let second = State::open(Some(directory.path())).unwrap_err().to_string();
+        let state = State::open(Some(directory.path()), false).unwrap();
+        let second = State::open(Some(directory.path()), false).unwrap_err().to_string();
         assert!(second.contains("another process"), "{second}");
         drop(state);
         let volume = "path = \"/a\"\nnsid = 1\nbytes = 4096\nblock = 4096";
@@ -299,9 +392,29 @@ mod tests {
             "what = 1".to_owned(),
         ] {
             std::fs::write(directory.path().join(FILE), &text).unwrap();
-            let error = State::open(Some(directory.path())).unwrap_err().to_string();
+            let error = State::open(Some(directory.path()), false).unwrap_err().to_string();
             assert!(error.contains(FILE) && error.contains("try:"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn two_nodes_share_a_directory_and_start_one_after_the_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |is_shared| State::open(Some(directory.path()), is_shared);
+        let mut first = open(true).unwrap();
+        assert!(first.is_alone() && open(false).is_err());
+        let second = std::thread::scope(|scope| {
+            let second = scope.spawn(|| open(true).unwrap().subsystem(None).unwrap());
+            let subsystem = first.subsystem(None).unwrap();
+            first.save().unwrap();
+            assert!(!second.is_finished(), "the first is not done");
+            first.started();
+            (second.join().unwrap(), subsystem)
+        });
+        assert_eq!(second.0, second.1);
+        assert!(!open(true).unwrap().is_alone());
+        drop(first);
+        assert!(open(false).unwrap().is_alone());
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub fn picture(history: &History, range: Range, now: Option<&Snapshot>, snapshot
         Kind::Bench if snapshot.operations.dimensions().contains(&Dimension::Client) => {
             of_clients(history, recent)
         }
+        Kind::Block => of_volumes(history, recent),
         Kind::Mount | Kind::Bench | Kind::Agent => of_paths(history, recent, now, snapshot),
     }
 }
@@ -144,6 +145,25 @@ fn since(history: &History, recent: Range, name: &str, state: &str, since_ms: Op
             None => String::new(),
         },
     }
+}
+
+/// Which volume the hosts use. Commands are not counted by host.
+fn of_volumes(history: &History, recent: Range) -> Picture {
+    let (operations, ms) = history.totals(recent, &[Dimension::Export], &[]);
+    let total = operations.total();
+    let rows = operations.iter().map(|(key, tally)| {
+        let volume = key.export.as_deref().unwrap_or("-");
+        let share = tally.share_of(&total);
+        let edge = Edge {
+            text: format!("{}, {}", figures::percent(share), rate(tally, ms)),
+            ..edge(volume.to_owned(), "up".to_owned())
+        };
+        Row { left: "hosts".to_owned(), right: volume.to_owned(), edge, share }
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|a, b| b.share.total_cmp(&a.share));
+    rows.truncate(CLIENTS_MAX);
+    lay_out("Volumes", rows)
 }
 
 fn of_clients(history: &History, recent: Range) -> Picture {

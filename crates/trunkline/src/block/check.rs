@@ -1,0 +1,272 @@
+//! `trunkline block check`: what a running server, its volumes and its hosts lack.
+
+use super::document::{Controller, Server, Volume, Which};
+use crate::check::{findings_json, findings_table};
+use crate::error::Error;
+use crate::output;
+use ::check::{Finding, Status, worst};
+use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+
+/// Check a running server: volumes that nobody sees or that have failed commands, drives that may
+/// lose data, hosts with a single path, hosts without keep-alive.
+///
+/// The status is 1 if something fails, and 0 otherwise.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Print JSON: an object with the findings.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
+    let findings = findings(&args.which.server()?);
+    let text = if args.json { findings_json(&findings) } else { findings_table(&findings) };
+    output::print(&text)?;
+    let failed = worst(&findings) == Status::Fail;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+const LIST: &str = "trunkline block list";
+const HOSTS: &str = "trunkline block hosts";
+
+fn findings(server: &Server) -> Vec<Finding> {
+    let mut all: Vec<Finding> = server.volumes.iter().flat_map(of_volume).collect();
+    all.extend(server.volumes.iter().filter_map(|volume| authentication(server, volume)));
+    all.push(addresses(server));
+    all.extend(server.fenced.iter().map(|host| {
+        Finding::ok("block.fenced", "trunkline block map", format!("{host} is fenced"))
+            .warn("it cannot connect", "trunkline block unfence, once the host has been started again")
+    }));
+    all.extend(of_hosts(server));
+    all
+}
+
+fn of_volume(volume: &Volume) -> Vec<Finding> {
+    let name = format!("namespace {} ({})", volume.nsid, volume.source);
+    let mut all = Vec::new();
+    let seen = Finding::ok("block.reach", LIST, format!("{name} is {}", volume.reach));
+    all.push(match &*volume.reach {
+        "serving" => seen,
+        "moving" => seen.warn("its commands wait until the move is over", "wait, and check again"),
+        _ => seen.fail("hosts cannot use it", "the log of the server says why its owner does not serve it"),
+    });
+    let seen = match &volume.hosts {
+        None => format!("{name} is seen by any host"),
+        Some(hosts) => format!("{name} is seen by {} hosts", hosts.len()),
+    };
+    let sees = Finding::ok("block.hosts", LIST, seen);
+    all.push(if volume.hosts.as_ref().is_some_and(Vec::is_empty) {
+        sees.warn("nobody can use it", "name hosts: --allow HOSTNQN, or `hosts` in the configuration file")
+    } else {
+        sees
+    });
+    let errors = volume.reads.errors + volume.writes.errors + volume.others.errors;
+    let counted = Finding::ok("block.errors", LIST, format!("{name}: {errors} commands failed"));
+    all.push(if errors == 0 {
+        counted
+    } else {
+        counted.warn(
+            "the drive has failed commands, or hosts have sent some that are not allowed",
+            "the log of the server, dmesg, and smartctl -a of the drive",
+        )
+    });
+    all.extend(volume.warnings.iter().map(|warning| {
+        Finding::ok("block.drive", volume.source.clone(), format!("{name}: {warning}")).warn(
+            "data may be lost with the power",
+            "another drive or array for this volume, if that matters",
+        )
+    }));
+    all
+}
+
+/// Where some hosts must prove who they are, whether others can take their volumes by another name.
+fn authentication(server: &Server, volume: &Volume) -> Option<Finding> {
+    let must = |host: &String| server.authenticated.contains(host);
+    let name = format!("namespace {} ({})", volume.nsid, volume.source);
+    let of = |seen| Finding::ok("block.authentication", "trunkline block map", seen);
+    let (sentence, advice) =
+        ("a name without a secret is no proof", "a secret for each [[host]] that sees it");
+    match &volume.hosts {
+        _ if server.authenticated.is_empty() => None,
+        None => Some(of(format!("{name} is seen by any host, also without a secret")).warn(sentence, advice)),
+        Some(hosts) if !hosts.iter().any(must) => None,
+        Some(hosts) if hosts.iter().all(must) => {
+            Some(of(format!("{name} is seen by hosts that authenticate, and by no others")))
+        }
+        Some(_) => {
+            let seen = format!("{name} is seen by hosts that authenticate, and by others that need not");
+            Some(of(seen).warn(sentence, advice))
+        }
+    }
+}
+
+fn addresses(server: &Server) -> Finding {
+    let nodes: BTreeSet<&str> = server.addresses.iter().map(|address| &*address.node).collect();
+    let seen = format!("{} addresses on {} nodes", server.addresses.len(), nodes.len());
+    let found = Finding::ok("block.addresses", "trunkline block map", seen);
+    if server.addresses.len() > 1 {
+        found
+    } else {
+        found.warn("hosts have one way to the volumes", "another --listen on another network card and switch")
+    }
+}
+
+fn of_hosts(server: &Server) -> Vec<Finding> {
+    let mut hosts: BTreeMap<&str, Vec<&Controller>> = BTreeMap::new();
+    for controller in server.io_controllers() {
+        hosts.entry(&controller.host).or_default().push(controller);
+    }
+    let nodes: BTreeSet<&str> = server.addresses.iter().map(|address| &*address.node).collect();
+    let mut all = Vec::new();
+    for (host, controllers) in hosts {
+        let to: BTreeSet<&str> = controllers.iter().map(|controller| &*controller.node).collect();
+        let seen =
+            format!("{host} has {} paths, to {} of {} nodes", controllers.len(), to.len(), nodes.len());
+        let paths = Finding::ok("block.paths", HOSTS, seen);
+        let has_all = to.len() == nodes.len() && controllers.len() > 1;
+        all.push(if has_all || server.addresses.len() == 1 {
+            paths
+        } else {
+            paths.warn(
+                "the host has no other way to its volumes, or not the best one, when a path is lost",
+                "nvme connect-all on the host; trunkline block map prints the commands",
+            )
+        });
+        let silent = controllers.iter().filter(|controller| controller.keep_alive_ms == 0).count();
+        let alive =
+            Finding::ok("block.keep-alive", HOSTS, format!("{host}: {silent} paths without keep-alive"));
+        all.push(if silent == 0 {
+            alive
+        } else {
+            alive.warn(
+                "the server keeps the controllers of a host that has died, and their commands, until TCP gives up",
+                "nvme connect --keep-alive-tmo=5 on the host",
+            )
+        });
+    }
+    let absent = server.volumes.iter().filter_map(|volume| volume.hosts.as_ref()).flatten();
+    let connected: BTreeSet<&str> = server.io_controllers().map(|one| &*one.host).collect();
+    let absent: BTreeSet<&String> = absent.filter(|host| !connected.contains(host.as_str())).collect();
+    all.extend(absent.into_iter().map(|host| {
+        Finding::ok("block.connected", HOSTS, format!("{host} may connect, and is not connected"))
+    }));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::document::{Address, Count, FORMAT};
+
+    fn server(nodes: &[&str]) -> Server {
+        let addresses = nodes.iter().enumerate().map(|(at, node)| Address {
+            address: ([10, 0, 0, at as u8], 4420).into(),
+            transport: "tcp".to_owned(),
+            node: (*node).to_owned(),
+        });
+        Server {
+            format: FORMAT,
+            pid: 1,
+            version: String::new(),
+            subsystem: "nqn.2026-11.test:s".to_owned(),
+            serial: String::new(),
+            state: "/state".into(),
+            fenced: Vec::new(),
+            authenticated: Vec::new(),
+            finishing: false,
+            addresses: addresses.collect(),
+            volumes: vec![volume()],
+            controllers: Vec::new(),
+        }
+    }
+
+    fn volume() -> Volume {
+        Volume {
+            nsid: 1,
+            source: "/v".to_owned(),
+            uuid: String::new(),
+            bytes: 1 << 20,
+            block_bytes: 4096,
+            owner: "A".to_owned(),
+            reach: "serving".to_owned(),
+            volatile_cache: false,
+            hosts: Some(vec!["h".to_owned()]),
+            warnings: Vec::new(),
+            commands: 0,
+            reads: Count::default(),
+            writes: Count::default(),
+            others: Count::default(),
+        }
+    }
+
+    fn controller(node: &str, keep_alive_ms: u64) -> Controller {
+        Controller {
+            cntlid: 1,
+            for_discovery: false,
+            host: "h".to_owned(),
+            host_id: String::new(),
+            node: node.to_owned(),
+            peer: None,
+            is_ready: true,
+            io_queues: 1,
+            keep_alive_ms,
+            namespaces: vec![1],
+        }
+    }
+
+    fn status(server: &Server, rule: &str) -> Vec<Status> {
+        findings(server).iter().filter(|found| found.rule == rule).map(|found| found.status).collect()
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_ok() {
+        let mut sound = server(&["A", "B"]);
+        sound.controllers = vec![controller("A", 5000), controller("B", 5000)];
+        assert_eq!(worst(&findings(&sound)), Status::Ok, "{:?}", findings(&sound));
+        // One address cannot have two paths; that is said once.
+        let mut single = server(&["A"]);
+        single.controllers = vec![controller("A", 5000)];
+        assert_eq!(status(&single, "block.addresses"), [Status::Warn]);
+        assert_eq!(status(&single, "block.paths"), [Status::Ok]);
+    }
+
+    #[test]
+    fn each_fault_is_found() {
+        let mut faulty = server(&["A", "B"]);
+        faulty.controllers = vec![controller("A", 0)];
+        assert_eq!(status(&faulty, "block.paths"), [Status::Warn]);
+        assert_eq!(status(&faulty, "block.keep-alive"), [Status::Warn]);
+        assert_eq!(status(&faulty, "block.connected"), []);
+        faulty.volumes[0].hosts = Some(Vec::new());
+        faulty.volumes[0].warnings = vec!["write hole".to_owned()];
+        faulty.volumes[0].writes.errors = 1;
+        faulty.volumes[0].reach = "lost".to_owned();
+        for (rule, expected) in [
+            ("block.hosts", Status::Warn),
+            ("block.drive", Status::Warn),
+            ("block.errors", Status::Warn),
+            ("block.reach", Status::Fail),
+        ] {
+            assert_eq!(status(&faulty, rule), [expected], "{rule}");
+        }
+        faulty.authenticated = vec!["h".to_owned()];
+        for (hosts, expected) in [
+            (Some(&["h"][..]), vec![Status::Ok]),
+            (Some(&["h", "i"]), vec![Status::Warn]),
+            (Some(&["i"]), vec![]),
+            (None, vec![Status::Warn]),
+        ] {
+            let named = |hosts: &[&str]| hosts.iter().map(|host| (*host).to_owned()).collect();
+            faulty.volumes[0].hosts = hosts.map(named);
+            assert_eq!(status(&faulty, "block.authentication"), expected, "{hosts:?}");
+        }
+        faulty.fenced = vec!["h".to_owned()];
+        assert_eq!(status(&faulty, "block.fenced"), [Status::Warn]);
+        faulty.volumes[0].hosts = Some(vec!["other".to_owned()]);
+        assert_eq!(status(&faulty, "block.connected"), [Status::Ok]);
+    }
+}

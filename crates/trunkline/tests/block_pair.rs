@@ -1,0 +1,590 @@
+//! Tests the pair of nodes as two processes, `trunkline block serve --node`: one that is killed,
+//! one that hangs, one that returns, and volumes that move, under a load that checks what it reads.
+
+use initiator::{Attachment, Config, HostId, Nqn, Operation, Volume};
+use rustix::process::Signal;
+use std::cell::Cell;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use testkit::{Deadline, Process, Relay, Stream, free_port};
+
+/// Nothing here takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+const HOST: &str = "nqn.2026-11.test:host";
+const OTHER_HOST: &str = "nqn.2026-11.test:other-host";
+const SUBSYSTEM: &str = "nqn.2026-11.test:pair";
+const BLOCK: usize = 4096;
+/// Writers of a volume, each with a block of its own.
+const WRITERS: u64 = 8;
+
+/// A configuration, and where its two processes are.
+struct Pair {
+    directory: TempDir,
+    addresses: [SocketAddr; 2],
+    /// The process that was started last.
+    pid: Cell<u32>,
+}
+
+impl Pair {
+    /// Volume 1 of A and volume 2 of B, in turn.
+    fn new() -> Self {
+        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let addresses = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
+        let pair = Self { directory, addresses, pid: Cell::new(0) };
+        pair.configure("");
+        for nsid in [1, 2] {
+            File::create(pair.image(nsid)).and_then(|file| file.set_len(1 << 20)).expect("a file");
+        }
+        pair
+    }
+
+    fn configure(&self, of_first: &str) {
+        let [a, b] = self.addresses;
+        let [one, two] = [1, 2].map(|nsid| self.image(nsid).display().to_string());
+        let text = format!(
+            "nqn = \"{SUBSYSTEM}\"\nstate = \"{}\"\nallow = [\"{HOST}\", \"{OTHER_HOST}\"]\nloops = 2\n\
+             listen = [{{ address = \"{a}\", node = \"A\" }}, {{ address = \"{b}\", node = \"B\" }}]\n\
+             [[volume]]\nsource = \"{one}\"\n{of_first}[[volume]]\nsource = \"{two}\"\n",
+            self.path("state").display(),
+        );
+        std::fs::write(self.path("block.toml"), text).expect("a file");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn image(&self, nsid: u32) -> PathBuf {
+        self.path(&format!("{nsid}.img"))
+    }
+
+    fn block(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("block").args(arguments).env_remove("TRUNKLINE_LOG");
+        command
+    }
+
+    fn serve(&self, node: &str) -> Command {
+        self.block(&["serve", "-c", &self.path("block.toml").display().to_string(), "--node", node])
+    }
+
+    fn start(&self, node: &str) -> Process {
+        let process = Process::spawn(self.serve(node));
+        process.wait_for_line("ready", PATIENCE);
+        self.pid.set(process.id());
+        process
+    }
+
+    /// Both processes, when each serves its volume.
+    fn both(&self) -> [Process; 2] {
+        let processes = ["A", "B"].map(|node| self.start(node));
+        self.wait_for(&[("A", "serving"), ("B", "serving")]);
+        processes
+    }
+
+    /// What both processes tell together.
+    fn list(&self) -> Option<Vec<(String, String)>> {
+        let output =
+            self.block(&["list", "--json", "--pid", &self.pid.get().to_string()]).output().expect("it runs");
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let word = |volume: &serde_json::Value, key: &str| volume[key].as_str().map(str::to_owned);
+        list.as_array()?.iter().map(|volume| Some((word(volume, "owner")?, word(volume, "reach")?))).collect()
+    }
+
+    /// Waits until the volumes are owned and reached like this.
+    fn wait_for(&self, states: &[(&str, &str)]) {
+        Deadline::wait_until(&format!("{states:?}"), PATIENCE, || {
+            let list = self.list()?;
+            let is = list.iter().map(|(owner, reach)| (owner.as_str(), reach.as_str()));
+            is.eq(states.iter().copied()).then_some(())
+        });
+    }
+
+    fn own(&self, nsid: u32, node: &str) -> (bool, String) {
+        let pid = self.pid.get().to_string();
+        let output = self.block(&["own", &nsid.to_string(), node, "--pid", &pid]).output().expect("it runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Has a volume move, and waits until it is there.
+    fn move_to(&self, nsid: u32, node: &str) {
+        Deadline::wait_until(&format!("{nsid} at {node}"), PATIENCE, || {
+            let (_, text) = self.own(nsid, node);
+            text.contains("owned it already").then_some(())
+        });
+    }
+
+    fn record(&self, nsid: u32) -> String {
+        let state = std::fs::read_to_string(self.path("state/block.toml")).expect("the state");
+        let state: toml::Table = state.parse().expect("TOML");
+        let volumes = state["volume"].as_array().expect("volumes");
+        let known = volumes.iter().find(|volume| volume["nsid"].as_integer() == Some(nsid.into()));
+        let uuid = known.expect("the volume")["uuid"].as_str().expect("a UUID");
+        std::fs::read_to_string(self.path("state/owners").join(uuid)).expect("a record")
+    }
+
+    /// Ends a load, its host and the processes: the file has what was written last.
+    fn check_at_the_end(&self, nsid: u32, load: Load, host: (Volume, Attachment), nodes: [Process; 2]) {
+        let last = load.end();
+        drop(host);
+        nodes.into_iter().for_each(|mut node| _ = node.terminate(PATIENCE));
+        check_image(&self.image(nsid), &last);
+    }
+
+    fn attach(&self) -> Attachment {
+        self.attach_to(&self.addresses)
+    }
+
+    fn attach_to(&self, addresses: &[SocketAddr]) -> Attachment {
+        Attachment::start(self.host(addresses)).expect("an attachment")
+    }
+
+    /// The same for which nothing is over by time alone, before the test is.
+    fn attach_without_time(&self, addresses: &[SocketAddr]) -> Attachment {
+        let keep_alive = 4 * PATIENCE;
+        Attachment::start(Config { keep_alive, ..self.host(addresses) }).expect("an attachment")
+    }
+
+    fn host(&self, addresses: &[SocketAddr]) -> Config {
+        let nqn = |name| Nqn::new(name).expect("a name");
+        let config = Config::new(nqn(HOST), HostId([7; 16]), nqn(SUBSYSTEM), addresses.to_vec());
+        Config { no_path_timeout: PATIENCE, ..config }
+    }
+}
+
+fn wait_for_paths(attachment: &Attachment, paths: usize) {
+    Deadline::wait_until(&format!("{paths} paths"), PATIENCE, || {
+        let live = attachment.paths().iter().filter(|path| path.cntlid.is_some()).count();
+        (live == paths).then_some(())
+    });
+}
+
+/// A block that says which write of which writer it is.
+fn content(writer: u64, number: u64) -> Vec<u8> {
+    let words = [writer, number, writer ^ number ^ 0x5555_5555];
+    words.iter().cycle().take(BLOCK / 8).flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Writers that each write one block again and again, each time something newer, and read it.
+struct Load {
+    written: Vec<Arc<AtomicU64>>,
+    ends: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(volume: &Volume) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let began = Arc::new(Barrier::new(WRITERS as usize + 1));
+        let written: Vec<Arc<AtomicU64>> = (0..WRITERS).map(|_| Arc::default()).collect();
+        let threads = (0..).zip(&written).map(|(writer, written)| {
+            let (volume, written) = (volume.clone(), Arc::clone(written));
+            let (ends, began) = (Arc::clone(&ends), Arc::clone(&began));
+            std::thread::spawn(move || {
+                let at = writer * BLOCK as u64;
+                began.wait();
+                for number in 1.. {
+                    volume.write(at, content(writer, number)).expect("written");
+                    written.store(number, Ordering::SeqCst);
+                    let read = volume.read(at, BLOCK).expect("read");
+                    assert!(read == content(writer, number), "writer {writer}, write {number}");
+                    if ends.load(Ordering::SeqCst) {
+                        return;
+                    }
+                }
+            })
+        });
+        let threads = threads.collect();
+        began.wait();
+        let load = Self { written, ends, threads };
+        load.wait_for_more();
+        load
+    }
+
+    /// Waits until each writer has written again.
+    fn wait_for_more(&self) {
+        for written in &self.written {
+            let before = written.load(Ordering::SeqCst);
+            Deadline::wait_until("more writes", PATIENCE, || {
+                assert!(self.threads.iter().all(|thread| !thread.is_finished()), "a writer has failed");
+                (written.load(Ordering::SeqCst) > before + 2).then_some(())
+            });
+        }
+    }
+
+    /// Ends the writers; returns the number of the last write of each.
+    fn end(self) -> Vec<u64> {
+        self.ends.store(true, Ordering::SeqCst);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("a writer that is right"));
+        self.written.iter().map(|written| written.load(Ordering::SeqCst)).collect()
+    }
+}
+
+/// The file has what was written last.
+fn check_image(image: &Path, last: &[u64]) {
+    let bytes = std::fs::read(image).expect("the file");
+    for ((writer, number), block) in (0..).zip(last).zip(bytes.chunks(BLOCK)) {
+        assert!(block == content(writer, *number), "writer {writer}, write {number}");
+    }
+}
+
+#[test]
+fn the_other_process_takes_what_a_killed_one_had_and_no_write_is_lost() {
+    let pair = Pair::new();
+    let mut processes = pair.both();
+    let attachment = pair.attach();
+    wait_for_paths(&attachment, 2);
+    let [one, two] = [1, 2].map(|nsid| attachment.volume(Some(nsid), PATIENCE).expect("a volume"));
+    let loads = [Load::start(&one), Load::start(&two)];
+    for (killed, name, other) in [(0, "A", "B"), (1, "B", "A")] {
+        let began = Instant::now();
+        processes[killed].kill();
+        loads.iter().for_each(Load::wait_for_more);
+        println!("{name} killed: all writers go on after {:?}", began.elapsed());
+        pair.wait_for(&[(other, "serving"), (other, "serving")]);
+        // It takes nothing back by itself.
+        processes[killed] = pair.start(name);
+        wait_for_paths(&attachment, 2);
+        loads.iter().for_each(Load::wait_for_more);
+        pair.wait_for(&[(other, "serving"), (other, "serving")]);
+        let owner = format!("owner = \"{other}\"");
+        assert!([1, 2].iter().all(|nsid| pair.record(*nsid).starts_with(&owner)));
+    }
+    let last = loads.map(Load::end);
+    drop((one, two, attachment));
+    processes.iter_mut().for_each(|process| _ = process.terminate(PATIENCE));
+    check_image(&pair.image(1), &last[0]);
+    check_image(&pair.image(2), &last[1]);
+}
+
+/// What a process had not read, had admitted or had given to the system when it stood still is
+/// written before what the host writes after it, or not at all.
+#[test]
+fn a_process_that_hangs_is_replaced_and_its_late_writes_change_nothing_newer() {
+    let pair = Pair::new();
+    let mut processes = pair.both();
+    let attachment = pair.attach();
+    wait_for_paths(&attachment, 2);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    for (at, name) in [(0, "A"), (1, "B"), (0, "A")] {
+        // It goes on before the other one has given it up.
+        processes[at].signal(Signal::STOP);
+        wait_for_paths(&attachment, 1);
+        processes[at].signal(Signal::CONT);
+        wait_for_paths(&attachment, 2);
+        load.wait_for_more();
+        // It does not go on, and is killed.
+        let began = Instant::now();
+        processes[at].signal(Signal::STOP);
+        let ended = processes[at].wait(PATIENCE);
+        load.wait_for_more();
+        println!("{name} hung: all writers go on after {:?}", began.elapsed());
+        assert!(!ended.success());
+        processes[at] = pair.start(name);
+        wait_for_paths(&attachment, 2);
+        load.wait_for_more();
+    }
+    pair.check_at_the_end(1, load, (volume, attachment), processes);
+}
+
+/// A host is fenced when no process can write for it any more, whether it answers or not.
+#[test]
+fn a_fence_waits_until_a_process_that_hangs_has_ended() {
+    let pair = Pair::new();
+    let [mut first, second] = pair.both();
+    let attachment = pair.attach();
+    wait_for_paths(&attachment, 2);
+    first.signal(Signal::STOP);
+    let pid = second.id().to_string();
+    let run = |command: &str| {
+        let output = pair.block(&[command, HOST, "--pid", &pid]).output().expect("it runs");
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("fence");
+    assert!(!first.is_running(), "the other one has killed it");
+    let states = pair.list().expect("a list");
+    assert!(
+        states.iter().all(|(owner, reach)| (owner.as_str(), reach.as_str()) == ("B", "serving")),
+        "{states:?}"
+    );
+    wait_for_paths(&attachment, 0);
+    // The node that returns has read it.
+    let _first = pair.start("A");
+    assert!(
+        pair.block(&["fenced", "--pid", &pid]).output().expect("it runs").stdout.starts_with(HOST.as_bytes())
+    );
+    run("unfence");
+    wait_for_paths(&attachment, 2);
+}
+
+/// Each command is executed by the owner, although it came to the other process.
+#[test]
+fn the_node_that_does_not_own_a_volume_is_a_way_to_it() {
+    let pair = Pair::new();
+    let [first, second] = pair.both();
+    let attachment = pair.attach_to(&pair.addresses[1..]);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let data: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+    let whole = data.len();
+    volume.write(0, data.clone()).expect("1 MiB is written");
+    assert!(volume.read(0, whole).expect("read") == data);
+    let durable = Operation::Write { offset: 8192, data: Arc::new(vec![3; BLOCK]), durable: true };
+    volume.execute(durable).expect("a write with FUA");
+    volume.flush().expect("flushed");
+    let zeroes = Operation::WriteZeroes { offset: 4096, bytes: 4096, deallocate: false, durable: false };
+    volume.execute(zeroes).expect("zeroes");
+    volume.execute(Operation::Deallocate { offset: 16384, bytes: 8192 }).expect("trimmed");
+    let mut expected = data;
+    expected[4096..8192].fill(0);
+    expected[8192..12288].fill(3);
+    let read = volume.read(0, whole).expect("read");
+    // What is not needed any more may read as anything.
+    assert!(read[..16384] == expected[..16384] && read[24576..] == expected[24576..]);
+    // Beyond its end, the owner refuses as it does at its own addresses.
+    let size = 1 << 20;
+    assert!(volume.execute(Operation::Read { offset: size, memory: vec![0; BLOCK] }).is_err());
+    // It is not owned by the node that it was reached by, before and after.
+    pair.wait_for(&[("A", "serving"), ("B", "serving")]);
+    let load = Load::start(&volume);
+    for node in ["B", "A"] {
+        pair.move_to(1, node);
+        load.wait_for_more();
+    }
+    let last = load.end();
+    drop((volume, attachment, first, second));
+    check_image(&pair.image(1), &last);
+}
+
+/// What was forwarded is answered when it is known what became of it, and what is written later
+/// stays.
+#[test]
+fn an_owner_that_is_killed_or_hangs_with_forwarded_writes_is_replaced() {
+    let pair = Pair::new();
+    let mut processes = pair.both();
+    let attachment = pair.attach_to(&pair.addresses[1..]);
+    wait_for_paths(&attachment, 1);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
+        let began = Instant::now();
+        processes[0].signal(signal);
+        assert!(!processes[0].wait(PATIENCE).success());
+        load.wait_for_more();
+        println!("owner got {signal:?}: all writers go on after {:?}", began.elapsed());
+        pair.pid.set(processes[1].id());
+        pair.wait_for(&[("B", "serving"), ("B", "serving")]);
+        processes[0] = pair.start("A");
+        pair.move_to(1, "A");
+        load.wait_for_more();
+    }
+    pair.check_at_the_end(1, load, (volume, attachment), processes);
+}
+
+/// A node that ends with commands that it has forwarded: the owner executes none of them after what
+/// the host has written since.
+#[test]
+fn a_node_that_is_killed_while_it_forwards_leaves_nothing_that_lands_later() {
+    let pair = Pair::new();
+    let mut processes = pair.both();
+    // There is no other way to volume 2, which B owns.
+    let attachment = pair.attach_to(&pair.addresses[..1]);
+    wait_for_paths(&attachment, 1);
+    let volume = attachment.volume(Some(2), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
+        let began = Instant::now();
+        processes[0].signal(signal);
+        assert!(!processes[0].wait(PATIENCE).success());
+        processes[0] = pair.start("A");
+        load.wait_for_more();
+        println!("forwarder got {signal:?}: all writers go on after {:?}", began.elapsed());
+    }
+    pair.check_at_the_end(2, load, (volume, attachment), processes);
+}
+
+/// Also what comes to the process that does not own the volume has ended when the fence is there.
+#[test]
+fn a_fenced_host_writes_nothing_by_way_of_the_other_process() {
+    let pair = Pair::new();
+    let [first, second] = pair.both();
+    let attachment = pair.attach_to(&pair.addresses[1..]);
+    wait_for_paths(&attachment, 1);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    let pid = second.id().to_string();
+    let run = |command: &str| {
+        let output = pair.block(&[command, HOST, "--pid", &pid]).output().expect("it runs");
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    for _ in 0..3 {
+        run("fence");
+        let left = std::fs::read(pair.image(1)).expect("the file");
+        wait_for_paths(&attachment, 0);
+        // Neither by a retry nor by what had waited at the owner.
+        assert!(pair.list().is_some() && std::fs::read(pair.image(1)).expect("the file") == left);
+        run("unfence");
+        load.wait_for_more();
+    }
+    let last = load.end();
+    drop((volume, attachment, first, second));
+    check_image(&pair.image(1), &last);
+}
+
+/// The owner is asked by way of the other process whether the controller is finished whose
+/// connections are lost.
+#[test]
+fn writes_of_a_link_that_is_lost_go_on_by_the_other_process_at_once() {
+    let pair = Pair::new();
+    let processes = pair.both();
+    let relays = pair.addresses.map(Relay::to);
+    let attachment = pair.attach_without_time(&[relays[0].address, relays[1].address]);
+    wait_for_paths(&attachment, 2);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    for (at, is_silent) in [(0, false), (0, true), (1, false), (0, true)] {
+        let began = Instant::now();
+        if is_silent {
+            relays[at].silence()
+        } else {
+            relays[at].cut()
+        }
+        wait_for_paths(&attachment, 1);
+        load.wait_for_more();
+        println!("link {at} lost, silent {is_silent}: all writers go on after {:?}", began.elapsed());
+        // What was kept is delivered.
+        relays[at].pass();
+        wait_for_paths(&attachment, 2);
+        load.wait_for_more();
+    }
+    pair.check_at_the_end(1, load, (volume, attachment), processes);
+}
+
+/// What an attachment that ended has left at one process, another one ends by the other process,
+/// before it writes.
+#[test]
+fn an_attachment_ends_what_an_earlier_one_has_left_at_the_process_that_it_does_not_reach() {
+    let pair = Pair::new();
+    let [first, second] = pair.both();
+    for round in 1..=3 {
+        let relay = Relay::to(pair.addresses[0]);
+        let earlier = pair.attach_without_time(&[relay.address]);
+        let volume = earlier.volume(Some(1), PATIENCE).expect("a volume");
+        volume.write(0, content(0, round)).expect("written");
+        relay.silence();
+        let late = std::thread::spawn(move || volume.write(0, content(1, round)));
+        let before = relay.bytes();
+        Deadline::wait_until("a write on its way", PATIENCE, || (relay.bytes() > before).then_some(()));
+        drop(earlier);
+        assert!(late.join().expect("no panic").is_err(), "its attachment has ended");
+
+        let attachment = pair.attach_without_time(&pair.addresses[1..]);
+        let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+        volume.write(0, content(2, round)).expect("written");
+        relay.pass();
+        Deadline::wait_until("all was delivered", PATIENCE, || relay.is_idle().then_some(()));
+        assert!(volume.read(0, BLOCK).expect("read") == content(2, round), "the late one landed");
+    }
+    // Alone with both volumes, a node knows it as well.
+    drop(first);
+    pair.pid.set(second.id());
+    pair.wait_for(&[("B", "serving"), ("B", "serving")]);
+    let attachment = pair.attach_without_time(&pair.addresses);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    volume.write(0, content(3, 1)).expect("written");
+}
+
+/// Two hosts with one host identifier would have each other's reservations.
+#[test]
+fn a_host_identifier_stands_for_one_host_at_both_processes() {
+    let pair = Pair::new();
+    let [first, mut second] = pair.both();
+    let attach = |host: &str, at: usize| {
+        let host = Nqn::new(host).expect("a name");
+        Attachment::start(Config { host, ..pair.host(&pair.addresses[at..=at]) }).expect("an attachment")
+    };
+    let is_refused = |attachment: &Attachment| {
+        Deadline::wait_until("a refusal", PATIENCE, || {
+            let path = attachment.paths().pop()?;
+            let is_that = path.last_error?.contains("CONNECT_INVALID_PARAMETERS");
+            (path.cntlid.is_none() && is_that).then_some(())
+        });
+    };
+    let one = attach(HOST, 0);
+    wait_for_paths(&one, 1);
+    let other = attach(OTHER_HOST, 1);
+    is_refused(&other);
+    // Until the first one has ended.
+    drop(one);
+    wait_for_paths(&other, 1);
+    // Also a process that comes later learns it, and what a killed one had is free.
+    let one = attach(HOST, 0);
+    is_refused(&one);
+    second.kill();
+    wait_for_paths(&one, 1);
+    let second = pair.start("B");
+    is_refused(&other);
+    drop((one, other, first, second));
+}
+
+#[test]
+fn a_volume_moves_between_processes_under_load() {
+    let pair = Pair::new();
+    let [first, second] = pair.both();
+    let attachment = pair.attach();
+    wait_for_paths(&attachment, 2);
+    let volume = attachment.volume(Some(1), PATIENCE).expect("a volume");
+    let load = Load::start(&volume);
+    for node in ["B", "A", "B"] {
+        pair.move_to(1, node);
+        load.wait_for_more();
+        assert!(pair.record(1).starts_with(&format!("owner = \"{node}\"")));
+    }
+    pair.wait_for(&[("B", "serving"), ("B", "serving")]);
+    // The file is read again by both; the owner does what it says.
+    pair.configure("owner = \"A\"\n");
+    [&first, &second].iter().for_each(|process| process.signal(Signal::HUP));
+    pair.wait_for(&[("A", "serving"), ("B", "serving")]);
+    load.wait_for_more();
+    let last = load.end();
+    drop((volume, attachment, first, second));
+    check_image(&pair.image(1), &last);
+}
+
+#[test]
+fn a_node_is_one_process_and_what_cannot_be_a_pair_is_refused() {
+    let pair = Pair::new();
+    let first = pair.start("A");
+    let refused = |command: &mut Command| {
+        let output = command.output().expect("it runs");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let twin = refused(&mut pair.serve("A"));
+    assert!(twin.contains("node A runs already"), "{twin}");
+    // Both nodes in one process would be two processes of one node.
+    let config = pair.path("block.toml").display().to_string();
+    let whole = refused(&mut pair.block(&["serve", "-c", &config]));
+    assert!(whole.contains("another process"), "{whole}");
+    let alone = refused(&mut pair.block(&["serve", "--volume", "mem:1MiB", "--node", "A"]));
+    assert!(alone.contains("addresses of both nodes"), "{alone}");
+    // Alone, it takes what is the other's after a while, and gives nothing to nobody.
+    pair.wait_for(&[("A", "serving"), ("A", "serving")]);
+    let (is_given, text) = pair.own(1, "B");
+    assert!(!is_given && text.contains("the other node is not there"), "{text}");
+    assert!(first.output(Stream::Out).contains("(node A)"));
+    drop(first);
+    let text = std::fs::read_to_string(&config).expect("the file");
+    let image = pair.image(2).display().to_string();
+    std::fs::write(&config, text.replace(&image, "mem:1MiB")).expect("a file");
+    assert!(refused(&mut pair.serve("B")).contains("memory"));
+    std::fs::write(&config, text.replace("node = \"B\"", "node = \"A\"")).expect("a file");
+    assert!(refused(&mut pair.serve("B")).contains("addresses of both nodes"));
+}

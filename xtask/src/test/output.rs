@@ -1,0 +1,227 @@
+//! The output of a suite: passed through, and what failed remembered, so that the end of a long run
+//! names each failed test and shows its last words.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How many lines of one test program's report of failures are remembered: its last.
+const LINES_MAX: usize = 80;
+/// How many bytes of a line are remembered.
+const LINE_BYTES_MAX: usize = 400;
+/// How long the reader has for what is left in the pipe after the suite has ended. A process that
+/// outlives the suite may hold the pipe open for good.
+const REST_MAX: Duration = Duration::from_secs(2);
+
+/// What was said of one failed test program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The program, as cargo names it.
+    pub(super) program: String,
+    /// Its failed tests; if none failed, those that were still running after a minute.
+    pub(super) tests: Vec<String>,
+    /// The last lines of its report.
+    pub(super) report: VecDeque<String>,
+}
+
+/// Reads lines of cargo and of test programs.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    program: String,
+    /// Whether the lines are those of a report of failures.
+    reporting: bool,
+    failures: Vec<Failure>,
+    /// The last lines, whatever they are.
+    last: VecDeque<String>,
+    /// Tests that the program named as slow and that have not ended.
+    slow: Vec<String>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) {
+        remember(&mut self.last, line);
+        let words = line.trim();
+        if let Some(program) = words.strip_prefix("Running ") {
+            self.program = program.to_owned();
+            self.reporting = false;
+        } else if let Some(crate_name) = words.strip_prefix("Doc-tests ") {
+            self.program = format!("doc tests of {crate_name}");
+            self.reporting = false;
+        } else if words.starts_with("test result: ") {
+            self.reporting = false;
+        } else if words == "failures:" {
+            self.reporting = true;
+        }
+        let test = words.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        if let Some(test) = test {
+            let test = test.to_owned();
+            self.failure().tests.push(test);
+        }
+        if let Some(rest) = words.strip_prefix("test ") {
+            if let Some(test) = rest.strip_suffix(" has been running for over 60 seconds") {
+                self.slow.push(test.to_owned());
+            } else if let Some((test, _)) = rest.split_once(" ... ") {
+                self.slow.retain(|slow| slow != test);
+            }
+        }
+        if self.reporting {
+            remember(&mut self.failure().report, line);
+        }
+    }
+
+    /// What is known of a suite that has failed. One that was ended, or whose program crashed, has
+    /// named no failed test: then its slow tests and its last lines are all there is.
+    fn failures(&mut self) -> Vec<Failure> {
+        if self.failures.is_empty() && !self.last.is_empty() {
+            let (tests, report) = (std::mem::take(&mut self.slow), std::mem::take(&mut self.last));
+            self.failures.push(Failure { program: self.program.clone(), tests, report });
+        }
+        std::mem::take(&mut self.failures)
+    }
+
+    /// What is known of the failure of the program that runs now.
+    fn failure(&mut self) -> &mut Failure {
+        if self.failures.last().is_none_or(|last| last.program != self.program) {
+            self.failures.push(Failure { program: self.program.clone(), ..Failure::default() });
+        }
+        self.failures.last_mut().expect("one was pushed")
+    }
+}
+
+/// Adds a line to the last ones.
+fn remember(lines: &mut VecDeque<String>, line: &str) {
+    if lines.len() == LINES_MAX {
+        lines.pop_front();
+    }
+    let end = line.floor_char_boundary(LINE_BYTES_MAX);
+    lines.push_back(line[..end].to_owned());
+}
+
+/// A suite's output that is being passed through.
+pub(super) struct Output {
+    reader: Arc<Mutex<Reader>>,
+    thread: JoinHandle<()>,
+}
+
+impl Output {
+    /// Passes what comes out of a pipe to standard output.
+    pub(super) fn pass_through(pipe: PipeReader) -> Self {
+        let reader = Arc::new(Mutex::new(Reader::default()));
+        let shared = Arc::clone(&reader);
+        let thread = std::thread::spawn(move || copy(pipe, std::io::stdout(), &shared));
+        Self { reader, thread }
+    }
+
+    /// What failed, after the suite has ended without success.
+    pub(super) fn failures(self) -> Vec<Failure> {
+        let start = Instant::now();
+        while !self.thread.is_finished() && start.elapsed() < REST_MAX {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).failures()
+    }
+}
+
+/// Copies each line as soon as it is there. A line that is very long is copied in pieces.
+fn copy(from: impl Read, mut to: impl Write, reader: &Mutex<Reader>) {
+    const PIECE_MAX: u64 = 64 * 1024;
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut from).take(PIECE_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        // A reader of standard output that has gone away is no reason to stop the suite, which
+        // would block as soon as the pipe is full.
+        let _ = to.write_all(&line).and_then(|()| to.flush());
+        let text = String::from_utf8_lossy(&line);
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.line(text.trim_end_matches(['\n', '\r']));
+    }
+}
+
+/// Prints what failed in a suite.
+pub(super) fn show(suite: &str, failures: &[Failure]) {
+    for failure in failures {
+        println!("\n=== {suite}: failed in {}", failure.program);
+        failure.report.iter().for_each(|line| println!("{line}"));
+    }
+    for failure in failures {
+        for test in &failure.tests {
+            println!("=== {suite}: failed: {test}   ({})", failure.program);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "     Running tests/a.rs (target/debug/deps/a-1)
+running 2 tests
+test fine ... ok
+test broken::one ... FAILED
+
+failures:
+
+---- broken::one stdout ----
+thread panicked: left is not right
+
+failures:
+    broken::one
+
+test result: FAILED. 1 passed; 1 failed
+     Running tests/b.rs (target/debug/deps/b-2)
+test fine ... ok
+test result: ok. 1 passed
+";
+
+    #[test]
+    fn what_failed_is_told_with_its_report_and_all_is_passed_through() {
+        let (reader, mut out) = (Mutex::new(Reader::default()), Vec::new());
+        copy(RUN.as_bytes(), &mut out, &reader);
+        assert_eq!(out, RUN.as_bytes());
+        let failures = reader.into_inner().expect("nobody panicked").failures;
+        let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(failure.program, "tests/a.rs (target/debug/deps/a-1)");
+        assert_eq!(failure.tests, ["broken::one"]);
+        assert!(failure.report.iter().any(|line| line.contains("left is not right")), "{failure:?}");
+        assert!(!failure.report.iter().any(|line| line.contains("test result")), "{failure:?}");
+    }
+
+    #[test]
+    fn a_long_report_keeps_its_end_and_bytes_that_are_no_text_do_no_harm() {
+        let mut run = b"test x ... FAILED\nfailures:\n".to_vec();
+        (0..1000).for_each(|at| run.extend_from_slice(format!("line {at}\n").as_bytes()));
+        run.extend_from_slice(&[0xff; 2 * 64 * 1024]);
+        run.extend_from_slice("\n".as_bytes());
+        run.extend_from_slice("é".repeat(LINE_BYTES_MAX).as_bytes());
+        let (reader, mut out) = (Mutex::new(Reader::default()), Vec::new());
+        copy(run.as_slice(), &mut out, &reader);
+        assert_eq!(out, run);
+        let failures = reader.into_inner().expect("nobody panicked").failures;
+        assert_eq!(failures[0].report.len(), LINES_MAX);
+        assert!(failures[0].report.iter().any(|line| line == "line 999"));
+        assert!(failures[0].report.iter().all(|line| line.len() <= LINE_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_program_that_was_ended_is_told_with_its_slow_tests_and_its_last_lines() {
+        let run = "     Running tests/a.rs (target/debug/deps/a-1)
+test slow has been running for over 60 seconds
+test slower has been running for over 60 seconds
+test slow ... ok
+error: test failed (signal: 6, SIGABRT)
+";
+        let (reader, mut out) = (Mutex::new(Reader::default()), Vec::new());
+        copy(run.as_bytes(), &mut out, &reader);
+        let failures = reader.into_inner().expect("nobody panicked").failures();
+        let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(failure.tests, ["slower"]);
+        assert!(failure.report.back().is_some_and(|line| line.contains("SIGABRT")), "{failure:?}");
+    }
+}
