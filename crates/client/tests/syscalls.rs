@@ -2,49 +2,31 @@
 //! server, and how many of its bytes pass through memory of the loop on their way.
 //! docs/PERFORMANCE.md has the table.
 //!
-//! The load runs in a child process under `strace`, which distinguishes threads by name. `getppid`,
-//! which nothing else calls, marks where the count begins and ends. Needs `strace`; the suite is
-//! `budget`.
+//! The load runs in a child process under `strace` ([`testkit::strace`]); the suite is `budget`.
 //!
 //! The program is both the load and the test, as the environment says, so it has its own `main`.
 
 #[path = "support/repeat.rs"]
 mod repeat;
 
-use std::collections::HashMap;
-use std::process::Command;
-
 use client::options::Version;
 use repeat::{Bench, Work};
+use testkit::strace::{self, Side};
 
 /// The number of operations that are counted.
 const COUNTED: u64 = 500;
 const WORK: &str = "TRUNKLINE_BUDGET_WORK";
 
-/// What the client or the server did during the count.
-#[derive(Debug, Default)]
-struct Side {
-    calls: HashMap<String, u64>,
-    /// Bytes that a receive put into memory of the loop, from which they are copied.
-    copied: u64,
+/// System calls for each operation, without those of the client's clock: the slower the machine,
+/// the more often the clock ticks within an operation.
+fn calls_per_op(side: &Side) -> f64 {
+    let ticks = side.count("getsockopt");
+    let of_the_clock = ticks + ticks.min(side.count("epoll_pwait"));
+    (side.all() - of_the_clock) as f64 / COUNTED as f64
 }
 
-impl Side {
-    fn count(&self, call: &str) -> u64 {
-        self.calls.get(call).copied().unwrap_or(0)
-    }
-
-    /// System calls for each operation, without those of the client's clock: the slower the
-    /// machine, the more often the clock ticks within an operation.
-    fn per_op(&self) -> f64 {
-        let ticks = self.count("getsockopt");
-        let of_the_clock = ticks + ticks.min(self.count("epoll_pwait"));
-        (self.calls.values().sum::<u64>() - of_the_clock) as f64 / COUNTED as f64
-    }
-
-    fn copied_per_op(&self) -> u64 {
-        self.copied / COUNTED
-    }
+fn copied_per_op(side: &Side) -> u64 {
+    side.copied / COUNTED
 }
 
 fn works() -> [(&'static str, Work); 5] {
@@ -75,73 +57,21 @@ fn load(wanted: &str) {
     let (name, depth) = wanted.rsplit_once(' ').unwrap();
     let (_, version) = VERSIONS.into_iter().find(|(named, _)| *named == version).unwrap();
     let (_, work) = works().into_iter().find(|(work, _)| *work == name).unwrap();
-    let mark: repeat::Mark = || {
-        let _ = rustix::process::getppid();
-    };
     // On one processor the two loops alternate, so that the counts do not depend on which was
     // faster.
     testkit::stay_on_one_cpu();
-    Bench::start(version).run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
+    Bench::start(version).run(work, depth.parse().unwrap(), 300, COUNTED, (strace::mark, strace::mark));
 }
 
-/// Runs a child under strace; returns what the client and the server did between the marks.
-fn traced(version: &str, name: &str, depth: u64) -> (Side, Side) {
-    let output = Command::new("strace")
-        .args(["-f", "-Y", "-qq", "-s", "24", "-e", "abbrev=none", "-e", "signal=none", "-o", "/dev/stdout"])
-        .arg(std::env::current_exe().unwrap())
-        .env(WORK, format!("{version} {name} {depth}"))
-        .output()
-        .expect("strace can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let trace = String::from_utf8_lossy(&output.stdout);
-    let (mut client, mut server) = (Side::default(), Side::default());
-    let mut marks = 0;
-    let mut unfinished: HashMap<String, String> = HashMap::new();
-    for line in trace.lines() {
-        let Some((thread, call)) = line.split_once("> ") else { continue };
-        let Some((_, comm)) = thread.split_once('<') else { continue };
-        let call = call.trim_start();
-        if call.starts_with("getppid") {
-            marks += 1;
-        }
-        let side = match comm {
-            comm if comm.starts_with("tl-mount") => &mut client,
-            comm if comm.starts_with("tl-serve") => &mut server,
-            _ => continue,
-        };
-        let whole = if let Some(begin) = call.strip_suffix("<unfinished ...>") {
-            unfinished.insert(comm.to_owned(), begin.to_owned());
-            if marks == 1 && !call.starts_with("getppid") {
-                count(side, call);
-            }
-            continue;
-        } else if call.starts_with("<...") {
-            let rest = call.split_once("resumed>").map_or("", |(_, rest)| rest);
-            unfinished.remove(comm).unwrap_or_default() + rest
-        } else {
-            if marks == 1 && !call.starts_with("getppid") {
-                count(side, call);
-            }
-            call.to_owned()
-        };
-        if marks == 1 {
-            side.copied += copied(&whole);
-        }
-    }
-    assert_eq!(marks, 2, "the marks of {name}");
-    (client, server)
-}
-
-fn count(side: &mut Side, call: &str) {
-    let name = call.split('(').next().unwrap_or_default();
-    *side.calls.entry(name.to_owned()).or_default() += 1;
+/// What the client and the server did between the marks.
+fn counted(version: &str, name: &str, depth: u64) -> [Side; 2] {
+    strace::traced((WORK, &format!("{version} {name} {depth}")), ["tl-mount", "tl-serve"], copied)
 }
 
 /// The bytes of a receive that are copied: all of a `read`, and of a `readv` those in its last
 /// piece, which receives what follows the payload.
 fn copied(call: &str) -> u64 {
-    let got =
-        call.rsplit_once("= ").and_then(|(_, got)| got.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+    let got = strace::returned(call);
     if call.starts_with("read(") {
         return got;
     }
@@ -166,13 +96,13 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
         works().into_iter().flat_map(|work| VERSIONS.map(|version| (work, version)))
     {
         for depth in [1, 32] {
-            let (client, server) = traced(version, name, depth);
+            let [client, server] = counted(version, name, depth);
             println!(
                 "NFS {version:3} {name:12} {depth:5}  {:9.2} {:9.2}  {:11} {:11}   client {:?} server {:?}",
-                client.per_op(),
-                server.per_op(),
-                client.copied_per_op(),
-                server.copied_per_op(),
+                calls_per_op(&client),
+                calls_per_op(&server),
+                copied_per_op(&client),
+                copied_per_op(&server),
                 client.calls,
                 server.calls,
             );
@@ -195,9 +125,9 @@ fn hold((version, name): (&str, &str), depth: u64, at: &str, side: &Side) {
         (false, _) => 2.0,
     };
     assert!(
-        side.per_op() <= calls_max,
+        calls_per_op(side) <= calls_max,
         "{name} by version {version}, depth {depth}, {at}: {:.2} calls: {:?}",
-        side.per_op(),
+        calls_per_op(side),
         side.calls
     );
     if depth == 1 && !(large && receives_payload) {
@@ -230,8 +160,8 @@ fn hold((version, name): (&str, &str), depth: u64, at: &str, side: &Side) {
         4096 + 512
     };
     assert!(
-        side.copied_per_op() <= copied_max,
+        copied_per_op(side) <= copied_max,
         "{name} by version {version}, depth {depth}, {at}: {} bytes",
-        side.copied_per_op()
+        copied_per_op(side)
     );
 }

@@ -262,7 +262,8 @@ impl Engine {
         // Changes of the same bytes are executed in the order of their arrival: with the retries of
         // a caller that gave the first one up, a late first one would undo the second.
         let conflicts = |(_, other): (usize, &Request)| request.conflicts(other);
-        let must_wait = self.commands.requests.iter().any(conflicts);
+        let changes = request.operation.changes();
+        let must_wait = changes && self.commands.requests.iter().any(conflicts);
         let at = self.commands.requests.insert(request);
         if must_wait {
             self.blocked.push_back(at);

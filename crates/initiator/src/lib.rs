@@ -16,7 +16,7 @@
 //! A target that asks for it is told by [`chap`] who this host is, on each queue before anything
 //! else; a host that has a secret of the controller uses no queue without its proof.
 //!
-//! Left out: RDMA, TLS, authentication for discovery, reservations, Cross-Controller Reset.
+//! Left out: RDMA, TLS, authentication for discovery, reservations.
 #![forbid(unsafe_code)]
 
 mod attachment;

@@ -9,7 +9,7 @@ use nvme::pdu::{Digests, HEADER_BYTES_MIN, Layout};
 use nvme::tcp::{ENTRIES_MAX, HostConnection, HostData, HostMisuse, HostReceived, HostSettings};
 use nvme::{Cqe, Sqe};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,6 +18,10 @@ use transport::socket;
 
 /// Data shorter than this are copied from the scratch memory.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+/// What is received into scratch memory where data that go to their place may follow: enough for
+/// the headers before and after them.
+const BESIDE_DATA_BYTES: usize = 2 << 10;
 
 /// How often one call receives, so that other queues have their turn.
 const RECEIVES_MAX: usize = 32;
@@ -55,6 +59,13 @@ pub(crate) enum Payload {
     Send(Slice),
     /// This many bytes are received, into what [`Memory::room`] says.
     Receive(u32),
+}
+
+impl Payload {
+    /// Whether data are received that go to their place without a copy.
+    const fn is_long_read(&self) -> bool {
+        matches!(self, Self::Receive(bytes) if *bytes as usize >= DIRECT_BYTES_MIN)
+    }
 }
 
 /// Where received data of commands belong.
@@ -112,6 +123,8 @@ pub(crate) struct Queue {
     is_ready: bool,
     commands: Vec<Option<Command>>,
     outstanding: usize,
+    /// Those of them whose data go to their place.
+    long_reads: usize,
     entries: u16,
     pieces: VecDeque<Piece>,
     /// How much of the first piece was sent.
@@ -140,6 +153,7 @@ impl Queue {
             is_ready: false,
             commands: (0..entries).map(|_| None).collect(),
             outstanding: 0,
+            long_reads: 0,
             entries,
             pieces: VecDeque::from([Piece::Head(head)]),
             sent: 0,
@@ -213,8 +227,9 @@ impl Queue {
         }
         let at = usize::from(submitted.cid & (ENTRIES_MAX - 1));
         if let Some(place) = self.commands.get_mut(at) {
-            *place = Some(Command { tag, payload });
             self.outstanding += 1;
+            self.long_reads += usize::from(payload.is_long_read());
+            *place = Some(Command { tag, payload });
         }
         Ok(())
     }
@@ -282,19 +297,24 @@ impl Queue {
             let place = direct.and_then(|data| data.place.map(|(_, tag, start)| (tag, start + data.filled)));
             let missing = direct.map_or(0, |data| data.bytes - data.filled);
             let room = place.and_then(|(tag, at)| memory.room(tag)?.get_mut(at..at + missing));
-            let is_direct = room.is_some();
-            let room = room.unwrap_or(scratch);
-            let wanted = room.len();
-            match self.stream.read(room) {
+            let room = room.unwrap_or_default();
+            let direct = room.len();
+            let beside = if self.long_reads > 0 { BESIDE_DATA_BYTES } else { scratch.len() };
+            let beside = scratch.get_mut(..beside).unwrap_or_default();
+            let wanted = direct + beside.len();
+            let mut slices = [IoSliceMut::new(room), IoSliceMut::new(beside)];
+            // An empty piece is none.
+            let slices = if direct > 0 { &mut slices[..] } else { &mut slices[1..] };
+            match self.stream.read_vectored(slices) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(bytes) => {
                     any = true;
-                    if is_direct {
-                        self.data.iter_mut().for_each(|data| data.filled += bytes);
+                    let placed = bytes.min(direct);
+                    if placed > 0 {
+                        self.data.iter_mut().for_each(|data| data.filled += placed);
                         self.finish_data(memory, events);
-                    } else {
-                        self.take(scratch.get(..bytes).unwrap_or_default(), memory, events)?;
                     }
+                    self.take(scratch.get(..bytes - placed).unwrap_or_default(), memory, events)?;
                     if bytes < wanted {
                         // There was no more. What has come meanwhile is the next event.
                         return Ok(any);
@@ -393,6 +413,7 @@ impl Queue {
         let place = self.commands.get_mut(usize::from(cqe.cid & (ENTRIES_MAX - 1)));
         if let Some(command) = place.and_then(Option::take) {
             self.outstanding -= 1;
+            self.long_reads -= usize::from(command.payload.is_long_read());
             events.push(Event::Completed { tag: command.tag, cqe });
         }
     }

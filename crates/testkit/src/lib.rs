@@ -18,6 +18,7 @@ mod program;
 pub mod records;
 mod relay;
 pub mod server_process;
+pub mod strace;
 
 pub use browser::Browser;
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};

@@ -84,7 +84,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "system calls and copied bytes of warm operations, counted by strace",
         tier: Tier::Ci,
         minutes: 2,
-        command: &["test", "--package", "client", "--test", "syscalls"],
+        command: &["test", "--package", "client", "--package", "initiator", "--test", "syscalls"],
         packages: &["strace"],
         needs: &[],
     },

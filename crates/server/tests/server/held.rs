@@ -77,6 +77,6 @@ fn writes_that_others_never_finish_take_no_space_of_a_small_store() {
             assert!(written.is_ok(), "{written:?} in round {round}");
         }
     }
-    // One that is handed from loop to loop is not counted for a moment; one that was ended never again.
+    // One that is handed from loop to loop is not counted for a moment, one that was ended never.
     eventually("nobody was ended", || connections() == HOSTILE + 1);
 }

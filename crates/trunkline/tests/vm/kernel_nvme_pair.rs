@@ -109,7 +109,7 @@ fn the_kernels_host_goes_on_when_either_process_of_a_pair_is_killed() {
     };
     for (node, survivor) in [(0, "B"), (1, "A")] {
         let began = sh(&format!(
-            "{}{}{}sleep 0.5; echo $pid1 $pid2 > /tmp/fio.pids; kill -0 $pid1; kill -0 $pid2",
+            "{}{}{}sleep 0.5; echo $pid1 $pid2 > /tmp/fio.pids; kill -0 $pid1 && kill -0 $pid2",
             functions(),
             fio(1, 7),
             fio(2, 8)
@@ -118,8 +118,8 @@ fn the_kernels_host_goes_on_when_either_process_of_a_pair_is_killed() {
         pair.kill(node);
         let said = sh(&format!(
             "{}is_at 1 {survivor} serving; is_at 2 {survivor} serving
-             for try in $(seq 900); do kill -0 $(cat /tmp/fio.pids) 2>/dev/null || break; sleep 0.2; done
              for pid in $(cat /tmp/fio.pids); do
+                 for try in $(seq 900); do kill -0 $pid 2>/dev/null || break; sleep 0.2; done
                  if kill -0 $pid 2>/dev/null; then echo STALLED; dmesg | tail -60; exit; fi
              done
              for n in 1 2; do
