@@ -3,8 +3,9 @@
 use crate::config::Config;
 use crate::engine::{Engine, WAKER};
 use crate::error::Error;
-use crate::request::{Completion, Operation};
+use crate::request::{Completion, Operation, Reply};
 use crate::shared::{Message, Namespace, PathCounters, PathState, Shared};
+use crate::task::{Running, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -102,7 +103,12 @@ impl Volume {
     /// Begins an operation; its completion is sent under this cookie.
     pub fn submit(&self, operation: Operation, cookie: u64, reply: &Sender<Completion>) {
         let nsid = self.namespace.nsid;
-        self.shared.submit(Message { nsid, operation, cookie, reply: reply.clone() });
+        self.shared.submit(Message { nsid, operation, cookie, reply: Reply::Channel(reply.clone()) });
+    }
+
+    /// Runs a task on the loop of the attachment.
+    pub fn spawn(&self, task: Box<dyn Task>) {
+        self.shared.spawn(Running { nsid: self.namespace.nsid, task, outstanding: 0 });
     }
 
     /// Executes an operation; returns the memory of a read.

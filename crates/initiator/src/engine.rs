@@ -13,12 +13,14 @@ mod fence;
 mod io;
 mod older;
 mod path;
+mod tasks;
 
 use crate::config::Config;
 use crate::error::{Error, Lost};
 use crate::queue::{Event, Memory, Queue};
-use crate::request::{Completion, Operation, Part, Request};
+use crate::request::{Completion, Operation, Part, Reply, Request};
 use crate::shared::{Message, Shared};
+use crate::task::Running;
 pub(crate) use io::optional as io_optional;
 
 use admin::AdminCommand;
@@ -97,6 +99,10 @@ pub(crate) struct Engine {
     unsent: Vec<usize>,
     /// Requests that wait for the end of an earlier change of the same bytes.
     blocked: VecDeque<usize>,
+    tasks: Slab<Running>,
+    /// What their operations have come to, and what they submit: empty between rounds.
+    completed: Vec<(usize, Completion)>,
+    submitted: Vec<(Operation, u64)>,
     fences: Slab<Fence>,
     /// Older controllers of this host are finished.
     has_begun: bool,
@@ -128,6 +134,9 @@ impl Engine {
             waiting: VecDeque::new(),
             unsent: Vec::new(),
             blocked: VecDeque::new(),
+            tasks: Slab::new(),
+            completed: Vec::new(),
+            submitted: Vec::new(),
             fences: Slab::new(),
             has_begun: false,
             older: Older::default(),
@@ -163,13 +172,15 @@ impl Engine {
                     self.handle_event(token, event.readable, event.writable, &mut found);
                 }
             }
-            let (messages, is_ended) = self.shared.take();
-            for message in messages {
+            let taken = self.shared.take();
+            for message in taken.messages {
                 self.accept(message);
             }
-            if is_ended {
+            if taken.is_ended {
                 break;
             }
+            taken.tasks.into_iter().for_each(|task| self.start_task(task));
+            self.run_tasks();
             self.take_computed();
             self.dispatch();
             if self.now() >= self.ticked + TICK.0 {
@@ -180,10 +191,14 @@ impl Engine {
     }
 
     fn timeout(&self) -> Duration {
+        if !self.completed.is_empty() {
+            return Duration::ZERO;
+        }
         let is_busy = !self.commands.requests.is_empty()
             || !self.fences.is_empty()
             || self.paths.iter().any(|path| !path.is_live());
-        if is_busy { TICK.0 } else { TICK.1 }
+        let tick = if is_busy { TICK.0 } else { TICK.1 };
+        self.tasks_wake_in().map_or(tick, |wake| wake.min(tick))
     }
 
     fn handle_event(&mut self, token: usize, readable: bool, writable: bool, found: &mut Vec<Event>) {
@@ -255,9 +270,7 @@ impl Engine {
         let since = self.now();
         let request = Request { nsid, operation, cookie, reply, since, parts: 0, error: None };
         if let Err(error) = self.check(&request) {
-            // Who does not wait for it any more has no use for it.
-            let _ = request.reply.send(Completion { cookie, result: Err(error) });
-            return;
+            return self.complete(&request.reply, Completion { cookie, result: Err(error) });
         }
         // Changes of the same bytes are executed in the order of their arrival: with the retries of
         // a caller that gave the first one up, a late first one would undo the second.
@@ -278,7 +291,10 @@ impl Engine {
             slot.queue.reset();
         }
         for (_, request) in std::mem::take(&mut self.commands.requests) {
-            let _ = request.reply.send(Completion { cookie: request.cookie, result: Err(Error::Ended) });
+            // Tasks are dropped.
+            if let Reply::Channel(reply) = request.reply {
+                let _ = reply.send(Completion { cookie: request.cookie, result: Err(Error::Ended) });
+            }
         }
     }
 }

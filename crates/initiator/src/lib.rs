@@ -28,6 +28,7 @@ pub mod identity;
 mod queue;
 mod request;
 mod shared;
+mod task;
 
 pub use attachment::{Attachment, Volume};
 pub use chap::{Algorithms, Failure as AuthenticationFailure, Secret, SecretError};
@@ -38,3 +39,4 @@ pub use nvme::pdu::Digests;
 pub use nvme::{HostId, Nqn, NqnError, Status};
 pub use request::{Completion, Operation};
 pub use shared::{Namespace, PathCounters, PathState};
+pub use task::{Io, Task};

@@ -74,13 +74,21 @@ pub struct Completion {
     pub result: Result<Vec<u8>, Error>,
 }
 
+/// Whom the end of a request concerns.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Channel(Sender<Completion>),
+    /// The task with this number.
+    Task(usize),
+}
+
 /// A request that is under way.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) nsid: u32,
     pub(crate) operation: Operation,
     pub(crate) cookie: u64,
-    pub(crate) reply: Sender<Completion>,
+    pub(crate) reply: Reply,
     pub(crate) since: Duration,
     /// Parts that have not ended.
     pub(crate) parts: usize,

@@ -2,13 +2,13 @@
 
 use crate::engine::io_optional as optional;
 use crate::error::{Error, Refusal};
-use crate::request::{Completion, Operation};
+use crate::request::{Operation, Reply};
+use crate::task::Running;
 use nvme::host::Limits;
 use nvme::identify::Namespace as Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use transport::poll::Waker;
@@ -101,12 +101,22 @@ pub(crate) struct Message {
     pub(crate) nsid: u32,
     pub(crate) operation: Operation,
     pub(crate) cookie: u64,
-    pub(crate) reply: Sender<Completion>,
+    pub(crate) reply: Reply,
+}
+
+/// What callers have left for the loop.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tasks: Vec<Running>,
+    /// The attachment was dropped.
+    pub(crate) is_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     inbox: Vec<Message>,
+    tasks: Vec<Running>,
     is_ended: bool,
     has_begun: bool,
     namespaces: BTreeMap<u32, Namespace>,
@@ -166,9 +176,18 @@ impl Shared {
         self.waker.wake();
     }
 
-    pub(crate) fn take(&self) -> (Vec<Message>, bool) {
+    pub(crate) fn spawn(&self, task: Running) {
+        self.state().tasks.push(task);
+        self.waker.wake();
+    }
+
+    pub(crate) fn take(&self) -> Taken {
         let mut state = self.state();
-        (std::mem::take(&mut state.inbox), state.is_ended)
+        Taken {
+            messages: std::mem::take(&mut state.inbox),
+            tasks: std::mem::take(&mut state.tasks),
+            is_ended: state.is_ended,
+        }
     }
 
     pub(crate) fn namespace(&self, nsid: u32) -> Option<Namespace> {

@@ -1,19 +1,14 @@
-//! A load as a thread that submits to a volume, and takes what has completed.
+//! A load as a task on the loop of an attachment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use initiator::{Completion, Operation, Volume};
+use initiator::{Completion, Io, Operation, Task};
 use record::Direction;
 
-use super::{JobFile, LATE_WINDOWS_MAX, Load};
+use super::{JobFile, LATE_WINDOWS_MAX, Load, TIMER_SLACK_NS};
 use crate::directory::counts::JobCounts;
 use crate::stamps;
-
-/// How often a thread that waits looks for the end.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The memory of a slot. It stays mapped from one operation to the next.
 #[derive(Debug, Default)]
@@ -22,82 +17,30 @@ struct Memory {
     write: Option<Arc<Vec<u8>>>,
 }
 
-/// The thread's part of a load. Files are ranges of the volume, known by where they begin.
-pub(crate) struct Driver<'a> {
+/// A load whose files are ranges of the volume, known by where they begin.
+pub(crate) struct VolumeLoad {
     load: Load<u64>,
-    volume: &'a Volume,
     began: Instant,
-    /// Whether the load is over, whatever is still in flight.
-    ends: &'a AtomicBool,
     /// Whether the data are those of this experiment.
     is_stamped: bool,
     counts: Option<Arc<JobCounts>>,
     /// By slot.
     memory: Vec<Memory>,
-    reply: Sender<Completion>,
-    completions: Receiver<Completion>,
 }
 
-impl<'a> Driver<'a> {
+impl VolumeLoad {
     pub(crate) fn new(
         load: Load<u64>,
-        volume: &'a Volume,
         began: Instant,
-        ends: &'a AtomicBool,
         is_stamped: bool,
         counts: Option<Arc<JobCounts>>,
     ) -> Self {
         let memory = (0..load.operations.len()).map(|_| Memory::default()).collect();
-        let (reply, completions) = channel();
-        Self { load, volume, began, ends, is_stamped, counts, memory, reply, completions }
-    }
-
-    /// Runs the load to its end.
-    pub(crate) fn run(mut self) {
-        self.start();
-        self.load.end_if_done();
-        while self.load.outcome.is_some() && !self.ends.load(Ordering::Relaxed) {
-            match self.completions.recv_timeout(self.timeout()) {
-                Ok(completion) => self.finished(completion),
-                Err(RecvTimeoutError::Timeout) => {}
-                // This has a sender itself.
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            // What has completed meanwhile is answered before the next wait.
-            while let Ok(completion) = self.completions.try_recv() {
-                self.finished(completion);
-            }
-            for job in 0..self.load.jobs.len() {
-                self.start_due(job);
-            }
-            self.load.end_if_done();
-        }
-    }
-
-    /// The first operations of all jobs.
-    fn start(&mut self) {
-        for job in 0..self.load.jobs.len() {
-            let (first, most) = (job * self.load.depth_max, self.load.depth_max);
-            let Some(running) = self.load.jobs.get_mut(job) else { continue };
-            let slots = first..first + (running.job.depth as usize).min(most);
-            if running.job.schedule.is_some() {
-                running.idle.extend(slots);
-            } else {
-                slots.for_each(|slot| self.submit(slot, None));
-            }
-        }
-    }
-
-    /// How long nothing is due.
-    fn timeout(&self) -> Duration {
-        let waiting = self.load.jobs.iter().filter(|running| !running.idle.is_empty());
-        let due = waiting.filter_map(|running| running.due(self.load.window.end)).min();
-        let left = due.map(|due| due.saturating_sub(self.began.elapsed()));
-        left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)
+        Self { load, began, is_stamped, counts, memory }
     }
 
     /// Starts the operations of a job that are due, as long as slots are free.
-    fn start_due(&mut self, job: usize) {
+    fn start_due(&mut self, io: &mut Io<'_>, job: usize) {
         let now = self.began.elapsed();
         if self.load.failed() {
             return;
@@ -112,12 +55,12 @@ impl<'a> Driver<'a> {
             && let Some(slot) = running.idle.pop()
         {
             running.started += 1;
-            self.submit(slot, Some(due));
+            self.submit(io, slot, Some(due));
         }
     }
 
     /// Submits the next operation of a slot, if its job has one.
-    fn submit(&mut self, slot: usize, scheduled: Option<Duration>) {
+    fn submit(&mut self, io: &mut Io<'_>, slot: usize, scheduled: Option<Duration>) {
         let Some(operation) = self.load.begin(self.began.elapsed(), slot, scheduled) else { return };
         let Some(running) = self.load.jobs.get(slot / self.load.depth_max) else { return };
         let file = running.job.files.get(operation.file).copied();
@@ -148,11 +91,11 @@ impl<'a> Driver<'a> {
                 Operation::Write { offset, data: Arc::clone(data), durable: false }
             }
         };
-        self.volume.submit(wanted, slot as u64, &self.reply);
+        io.submit(wanted, slot as u64);
     }
 
     /// Counts what has completed, and starts what follows.
-    fn finished(&mut self, completion: Completion) {
+    fn count(&mut self, io: &mut Io<'_>, completion: Completion) {
         let slot = usize::try_from(completion.cookie).unwrap_or(usize::MAX);
         let now = self.began.elapsed();
         let Some(operation) = self.load.operations.get(slot).copied() else { return };
@@ -164,8 +107,11 @@ impl<'a> Driver<'a> {
         self.load.done(now, slot, latency, checked);
         let is_open = self.load.is_open(now) && !self.load.failed();
         match self.load.jobs.get_mut(slot / self.load.depth_max) {
-            Some(running) if running.job.schedule.is_some() => running.idle.push(slot),
-            Some(_) if is_open => self.submit(slot, None),
+            Some(running) if running.job.schedule.is_some() => {
+                running.idle.push(slot);
+                self.start_due(io, slot / self.load.depth_max);
+            }
+            Some(_) if is_open => self.submit(io, slot, None),
             _ => {}
         }
     }
@@ -189,5 +135,46 @@ impl<'a> Driver<'a> {
             return Ok(0);
         }
         stamps::check_any(&kept.read, number, operation.offset).map_err(|wrong| wrong.to_string())
+    }
+}
+
+impl Task for VolumeLoad {
+    fn start(&mut self, io: &mut Io<'_>) {
+        for job in 0..self.load.jobs.len() {
+            let (first, most) = (job * self.load.depth_max, self.load.depth_max);
+            let Some(running) = self.load.jobs.get_mut(job) else { continue };
+            let slots = first..first + (running.job.depth as usize).min(most);
+            if running.job.schedule.is_some() {
+                running.idle.extend(slots);
+                // If this fails, latencies include the default slack.
+                let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+                self.start_due(io, job);
+            } else {
+                slots.for_each(|slot| self.submit(io, slot, None));
+            }
+        }
+        self.load.end_if_done();
+    }
+
+    fn finished(&mut self, io: &mut Io<'_>, completion: Completion) {
+        self.count(io, completion);
+        self.load.end_if_done();
+    }
+
+    fn wakes_in(&self) -> Option<Duration> {
+        let waiting = self.load.jobs.iter().filter(|running| !running.idle.is_empty());
+        let due = waiting.filter_map(|running| running.due(self.load.window.end)).min();
+        due.map(|due| due.saturating_sub(self.began.elapsed()))
+    }
+
+    fn woken(&mut self, io: &mut Io<'_>) {
+        for job in 0..self.load.jobs.len() {
+            self.start_due(io, job);
+        }
+        self.load.end_if_done();
+    }
+
+    fn ended(&self) -> bool {
+        self.load.outcome.is_none()
     }
 }

@@ -250,8 +250,7 @@ impl Engine {
                 Vec::new()
             }
         };
-        // Who does not wait for it any more has no use for it.
-        let _ = reply.send(Completion { cookie, result: error.map_or(Ok(memory), Err) });
+        self.complete(&reply, Completion { cookie, result: error.map_or(Ok(memory), Err) });
         if was_change {
             self.unblock();
         }

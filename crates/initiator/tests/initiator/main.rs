@@ -5,3 +5,4 @@ mod authentication;
 mod failover;
 mod fixture;
 mod pair;
+mod tasks;
