@@ -124,6 +124,10 @@ fn receive_all<D: Disk>(
                 continue;
             }
         };
+        if matches!(command, Command::Trim { bytes: 0, .. }) {
+            common.succeed(&header)?;
+            continue;
+        }
         let cookie = common.begin(&header);
         let data = match command {
             Command::Write { .. } => {
@@ -164,8 +168,10 @@ fn operation(command: Command, header: &Header, data: Vec<u8>) -> Result<Operati
         Command::Read => Operation::Read { offset, bytes: header.bytes as usize },
         Command::Write { durable } => Operation::Write { offset, data, durable },
         Command::Flush => Operation::Flush,
-        Command::Trim { durable: true } => return Err(Operation::Trim { offset, bytes }),
-        Command::Trim { durable: false } => Operation::Trim { offset, bytes },
+        Command::Trim { durable, offset, bytes } => {
+            let trim = Operation::Trim { offset, bytes: bytes.into() };
+            return if durable { Err(trim) } else { Ok(trim) };
+        }
         Command::WriteZeroes { durable, may_deallocate } => {
             Operation::WriteZeroes { offset, bytes, durable, may_deallocate }
         }
@@ -234,6 +240,13 @@ impl Common {
         drop(pending);
         self.ended.notify_one();
         Some(ended)
+    }
+
+    /// Replies to a request that has nothing to do.
+    fn succeed(&self, header: &Header) -> std::io::Result<()> {
+        let mut out = Vec::new();
+        reply::success(header.cookie, &mut out);
+        self.send(&out, &[])
     }
 
     fn refuse(&self, header: &Header, errno: Errno, text: &str) -> std::io::Result<()> {

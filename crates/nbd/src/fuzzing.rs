@@ -38,7 +38,12 @@ pub fn connection(bytes: &[u8]) {
         out.clear();
         match checked {
             Some(command) => {
-                let end = header.offset + u64::from(header.bytes);
+                let (offset, bytes) = match command {
+                    crate::Command::Trim { offset, bytes, .. } => (offset, bytes),
+                    _ => (header.offset, header.bytes),
+                };
+                let end = offset + u64::from(bytes);
+                assert!(bytes <= header.bytes && (bytes == 0 || offset >= header.offset));
                 assert!(end <= 1 << 30 && end.is_multiple_of(4096), "{command:?} {header:?}");
                 assert!(header.payload_bytes() <= REQUEST_BYTES_MAX);
                 reply::data(header.cookie, header.offset, header.bytes, structured, &mut out);

@@ -52,7 +52,8 @@ pub struct Header {
     pub bytes: u32,
 }
 
-/// A request that can be executed: its range is within the export and on its blocks.
+/// A request that can be executed: its range is within the export, and on its blocks except for a
+/// trim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Reads.
@@ -64,10 +65,14 @@ pub enum Command {
     },
     /// Makes what was replied to durable.
     Flush,
-    /// The range is not needed any more.
+    /// A range is not needed any more: the whole blocks of the request's.
     Trim {
         /// FUA.
         durable: bool,
+        /// The first byte.
+        offset: u64,
+        /// The length; zero if the request has no whole block.
+        bytes: u32,
     },
     /// Writes zeroes.
     WriteZeroes {
@@ -118,6 +123,9 @@ impl Header {
 impl Export {
     /// What a request asks for, or why it is refused.
     ///
+    /// A trim need not be on blocks: QEMU passes on what its guest does not need any more, however
+    /// small its blocks are. It is advice, so the parts of blocks are left as they are.
+    ///
     /// # Errors
     /// [`Errno`], for the reply.
     pub fn check(&self, header: &Header, structured: bool) -> Result<Command, Errno> {
@@ -128,7 +136,10 @@ impl Export {
             Kind::Read => (if structured { FUA | DF } else { FUA }, Command::Read),
             Kind::Write => (FUA, Command::Write { durable }),
             Kind::Flush => (FUA, Command::Flush),
-            Kind::Trim if self.features.trim => (FUA, Command::Trim { durable }),
+            Kind::Trim if self.features.trim => {
+                let (offset, bytes) = self.whole_blocks(header);
+                (FUA, Command::Trim { durable, offset, bytes })
+            }
             // Without FAST_ZERO, which is not offered.
             Kind::WriteZeroes if self.features.write_zeroes => {
                 (FUA | NO_HOLE, Command::WriteZeroes { durable, may_deallocate: !has(NO_HOLE) })
@@ -148,7 +159,7 @@ impl Export {
         }
         let block = u64::from(self.block_min.max(1));
         let on_blocks = header.offset.is_multiple_of(block) && u64::from(header.bytes).is_multiple_of(block);
-        if header.bytes == 0 || !on_blocks {
+        if header.bytes == 0 || !(on_blocks || header.kind == Kind::Trim) {
             return Err(Errno::Invalid);
         }
         let end = header.offset.checked_add(header.bytes.into());
@@ -160,5 +171,15 @@ impl Export {
             return Err(if has(DF) { Errno::Overflow } else { Errno::Invalid });
         }
         Ok(command)
+    }
+
+    /// The range of the whole blocks within that of a request, which may be empty.
+    fn whole_blocks(&self, header: &Header) -> (u64, u32) {
+        let block = u64::from(self.block_min.max(1));
+        let end = header.offset.saturating_add(header.bytes.into());
+        let Some(start) = header.offset.checked_next_multiple_of(block) else { return (header.offset, 0) };
+        let bytes = (end - end % block).saturating_sub(start);
+        // It is not longer than the request.
+        (start, u32::try_from(bytes).unwrap_or(0))
     }
 }

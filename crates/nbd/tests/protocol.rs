@@ -146,7 +146,6 @@ fn requests_are_checked_against_the_export() {
     assert_eq!(check(4, 0, 0, 1 << 20), Ok(Command::Read), "DF");
     assert_eq!(check(1, 1, 0, 512), Ok(Command::Write { durable: true }));
     assert_eq!(check(0, 3, 0, 0), Ok(Command::Flush));
-    assert_eq!(check(0, 4, 0, 512), Ok(Command::Trim { durable: false }));
     let zeroes = |durable, may_deallocate| Ok(Command::WriteZeroes { durable, may_deallocate });
     assert_eq!(check(0, 6, 0, 512), zeroes(false, true));
     assert_eq!(check(3, 6, 0, 512), zeroes(true, false));
@@ -168,6 +167,27 @@ fn requests_are_checked_against_the_export() {
     assert_eq!(large.check(&request(0, 0, 0, 33 << 20), true), Err(Errno::Invalid));
     assert_eq!(large.check(&request(4, 0, 0, 33 << 20), true), Err(Errno::Overflow));
     assert_eq!(large.check(&request(0, 6, 0, 3 << 30), true), zeroes(false, true));
+}
+
+#[test]
+fn a_trim_is_of_the_whole_blocks_in_its_range() {
+    let export = export("a");
+    let check = |flags, offset, bytes| export.check(&request(flags, 4, offset, bytes), true);
+    let trim = |offset, bytes| Ok(Command::Trim { durable: false, offset, bytes });
+    assert_eq!(check(0, 512, 1024), trim(512, 1024));
+    assert_eq!(check(1, 0, 512), Ok(Command::Trim { durable: true, offset: 0, bytes: 512 }));
+    assert_eq!(check(0, 511, 1026), trim(512, 1024));
+    assert_eq!(check(0, 513, 1534), trim(1024, 512));
+    assert_eq!(check(0, (1 << 20) - 700, 700), trim((1 << 20) - 512, 512), "up to the end");
+    for (offset, bytes) in [(1, 511), (1, 1022), (700, 1), (513, 600)] {
+        let Ok(Command::Trim { bytes: whole, .. }) = check(0, offset, bytes) else { panic!("{offset}") };
+        assert_eq!(whole, 0, "{offset} {bytes}: no whole block");
+    }
+    assert_eq!(check(0, 512, 0), Err(Errno::Invalid));
+    assert_eq!(check(0, (1 << 20) - 700, 701), Err(Errno::NoSpace));
+    assert_eq!(check(0, u64::MAX, 1), Err(Errno::NoSpace));
+    let large = Export { bytes: 1 << 40, ..export };
+    assert_eq!(large.check(&request(0, 4, 1, u32::MAX), true), trim(512, u32::MAX - 511));
 }
 
 #[test]

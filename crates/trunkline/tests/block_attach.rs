@@ -102,6 +102,8 @@ fn programs_of_others_read_and_write_the_volume() {
             "write -z 1M 1M",
             "read -P 0 1M 1M",
             "discard 2M 1M",
+            // QEMU passes on what its guest's file system does not need any more, byte by byte.
+            "discard 3071k 2k",
             "flush",
             "write -f -P 9 8k 4k",
             "read -P 9 8k 4k",

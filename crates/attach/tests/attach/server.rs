@@ -75,6 +75,31 @@ fn what_one_connection_writes_another_reads() {
 }
 
 #[test]
+fn a_trim_that_is_not_on_blocks_changes_the_whole_blocks_only() {
+    let fixture = Fixture::start();
+    let mut client = fixture.begin();
+    // The range, and how many blocks of the four at 4096 are whole in it.
+    for (offset, bytes, first, whole) in [
+        (4096, 16384, 0, 4),
+        (5000, 15480, 1, 3),
+        (4096, 16383, 0, 3),
+        (5120, 1024, 0, 0),
+        (8191, 4097, 1, 1),
+    ] {
+        for flags in [0, 1] {
+            client.write(0, &[7; 6 * 4096]);
+            client.request(flags, 4, 5, offset, bytes);
+            assert_eq!(client.reply(), (5, Ok(vec![])), "{bytes} at {offset}");
+            let data = client.read(0, 6 * 4096);
+            for (block, data) in data.chunks(4096).enumerate() {
+                let byte = if (1 + first..1 + first + whole).contains(&block) { 0 } else { 7 };
+                assert!(data.iter().all(|one| *one == byte), "block {block}, {bytes} at {offset}");
+            }
+        }
+    }
+}
+
+#[test]
 fn many_requests_at_once_are_each_replied_to_with_their_own_data() {
     let fixture = Fixture::start();
     let mut client = fixture.begin();
