@@ -20,6 +20,7 @@
 //! kernel.
 
 mod agent;
+mod boot;
 mod error;
 mod frame;
 mod guest;
@@ -33,6 +34,7 @@ mod run;
 mod spec;
 
 pub use agent::serve as serve_as_guest;
+pub use boot::BootFiles;
 pub use error::Error;
 pub use guest::{Event, Guest, Running};
 pub use run::{LabCommand, run};
@@ -201,12 +203,7 @@ impl FirstFiles {
             archive.directory(directory);
         }
         archive.file("bin/busybox", &self.busybox);
-        let mut order = String::new();
-        for (name, content) in &self.modules {
-            archive.file(&format!("modules/{name}.ko"), content);
-            order.push_str(&format!("{name}.ko\n"));
-        }
-        archive.file("order", order.as_bytes());
+        archive.modules(&self.modules);
         archive.file("init", INIT.as_bytes());
         archive.file("enter", inside.enter().as_bytes());
         archive.finish()

@@ -24,6 +24,16 @@ impl Archive {
         self.entry(name, FILE, content);
     }
 
+    /// Adds modules, and the list in which their order is that of loading.
+    pub(super) fn modules(&mut self, modules: &[(String, Vec<u8>)]) {
+        let mut order = String::new();
+        for (name, content) in modules {
+            self.file(&format!("modules/{name}.ko"), content);
+            order.push_str(&format!("{name}.ko\n"));
+        }
+        self.file("order", order.as_bytes());
+    }
+
     /// Returns the complete archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
