@@ -3,7 +3,9 @@
 mod package_lists;
 
 use super::machine::{Need, OutsideSuite};
-use package_lists::{FAULTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, PEERS_PACKAGES, VM_PACKAGES};
+use package_lists::{
+    FAULTS_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, PEERS_PACKAGES, VM_PACKAGES,
+};
 
 /// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
 /// failure, but a test that hangs is.
@@ -629,6 +631,16 @@ pub(crate) const SUITES: &[Suite] = &[
             "--nocapture",
         ],
         packages: VM_PACKAGES,
+        needs: &[],
+    },
+    Suite {
+        name: "guests",
+        about: "virtual machines that boot from volumes and from files of an NFS server, servers killed under them, up to six beside their host",
+        tier: Tier::Full,
+        minutes: 10,
+        // Prints the measurements even if all tests pass.
+        command: &["test", "--package", "trunkline", "--test", "guests", "--", "--show-output"],
+        packages: GUESTS_PACKAGES,
         needs: &[],
     },
     Suite {

@@ -51,3 +51,7 @@ pub(super) const PEERS_PACKAGES: &[&str] = &[
 
 /// For the suites with a mount over failing links.
 pub(super) const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
+
+/// For virtual machines with disks of our attachments.
+pub(super) const GUESTS_PACKAGES: &[&str] =
+    &["busybox-static", "e2fsprogs", "fio", "kmod", "libnbd-bin", "qemu-system-x86", "util-linux"];
