@@ -12,6 +12,8 @@ mod checking;
 mod connectathon;
 #[path = "outside_suites/cthon04_groups.rs"]
 mod cthon04_groups;
+#[path = "vm/disk_load.rs"]
+mod disk_load;
 #[path = "support/findings.rs"]
 mod findings;
 #[path = "vm/full_size.rs"]
@@ -44,6 +46,10 @@ mod kernel_routes;
 mod kernel_server;
 #[path = "vm/kernel_server_faults.rs"]
 mod kernel_server_faults;
+#[path = "vm/kernel_target.rs"]
+mod kernel_target;
+#[path = "vm/kernel_target_faults.rs"]
+mod kernel_target_faults;
 #[path = "vm/kernel_v4.rs"]
 mod kernel_v4;
 #[path = "vm/late_writes.rs"]
@@ -55,6 +61,9 @@ mod lifetime;
 mod load;
 #[path = "vm/mounted_over_rdma.rs"]
 mod mounted_over_rdma;
+#[path = "../../attach/tests/attach/client.rs"]
+#[allow(dead_code, reason = "the tests of the crate use the rest")]
+mod nbd_client;
 #[path = "vm/rdma_call_backs.rs"]
 mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]

@@ -38,6 +38,7 @@ macro_rules! vm_command {
             "--skip", "connectathon",
             "--skip", "version_3_keeps_its_locks",
             "--skip", "on_the_kernels_server_when_connections_break",
+            "--skip", "kernel_target",
             "--skip", "costs_as_many_rdma_operations",
         ]
     };
@@ -590,9 +591,9 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vm-faults",
-        about: "faults strike under the kernel's client and under ours: how long each waits",
+        about: "faults strike under the kernel's client and under ours, and between our NVMe host and the kernel's target: how long each waits",
         tier: Tier::Full,
-        minutes: 8,
+        minutes: 13,
         command: &[
             "test",
             "--package",
@@ -601,6 +602,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "vm",
             "--",
             "under_the_kernels",
+            "kernel_target",
             "--nocapture",
         ],
         packages: VM_PACKAGES,

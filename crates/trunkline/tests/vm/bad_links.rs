@@ -17,7 +17,7 @@ const BAD: &str = "netem delay 1ms 1ms loss 1% reorder 25% 50%";
 const ENDS: [&str; 2] = ["", "ip netns exec far"];
 
 /// Creates the links, the first time.
-fn links() {
+pub(super) fn links() {
     static LINKS: OnceLock<()> = OnceLock::new();
     LINKS.get_or_init(|| {
         sh("modprobe sch_netem; modprobe fuse; modprobe veth; modprobe tcp_diag
