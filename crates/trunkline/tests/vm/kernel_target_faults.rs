@@ -1,6 +1,6 @@
-//! Faults between our NVMe/TCP host (`block attach`) and the Linux kernel's target, on two paths: no
-//! request of a program fails, and every block is what was acknowledged last. The load runs in the
-//! guest, where the faults are made too.
+//! Faults between our NVMe/TCP host (`block attach`) and the Linux kernel's target, on two paths:
+//! no request of a program fails, and every block is what was acknowledged last. The load runs in
+//! the guest, where the faults are made too.
 
 use crate::bad_links::links;
 use crate::disk_load::{DiskLoad, Done};
