@@ -50,6 +50,8 @@ mod kernel_server_faults;
 mod kernel_target;
 #[path = "vm/kernel_target_faults.rs"]
 mod kernel_target_faults;
+#[path = "vm/kernel_target_late.rs"]
+mod kernel_target_late;
 #[path = "vm/kernel_v4.rs"]
 mod kernel_v4;
 #[path = "vm/late_writes.rs"]
