@@ -27,6 +27,7 @@ mod error;
 pub mod identity;
 mod queue;
 mod request;
+pub mod secret_file;
 mod shared;
 mod task;
 

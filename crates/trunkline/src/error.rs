@@ -468,7 +468,14 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
         Error::Target(_) => "the same again with -v; an address of loopback may be in use",
         Error::Volume { cause, .. } => match **cause {
             initiator::Error::Refused { refusal: initiator::Refusal::SecretNeeded, .. } => {
-                "a volume that hosts see without a secret: bench has none"
+                "the option secret-file=FILE with the secret that the target has for this host"
+            }
+            initiator::Error::Refused { refusal: initiator::Refusal::NotAuthenticated(_), .. } => {
+                "the secrets that the target has for this host, also in hostnqn=NQN; the log of the target says \
+                 more"
+            }
+            initiator::Error::Refused { refusal: initiator::Refusal::NoProof, .. } => {
+                "a secret for this host at the target, or no controller-secret-file"
             }
             initiator::Error::Refused { .. } => {
                 "--allow at the target for the name of this host, and the NQN that `trunkline block attach \

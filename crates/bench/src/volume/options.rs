@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use initiator::Nqn;
 
@@ -71,6 +72,10 @@ pub(crate) struct VolumeOptions {
     pub(crate) queues: u16,
     /// The name of this host; `None` for its usual one.
     pub(crate) host: Option<Nqn>,
+    /// The file with the secret of this host, if the target asks for it.
+    pub(crate) secret_file: Option<PathBuf>,
+    /// The file with the secret that the target must prove to have.
+    pub(crate) controller_secret_file: Option<PathBuf>,
     /// Whether headers and data are checked by digests.
     pub(crate) digests: bool,
     /// Whether what is on the volume may be overwritten.
@@ -89,11 +94,16 @@ impl VolumeOptions {
             namespace: None,
             queues: 2,
             host: None,
+            secret_file: None,
+            controller_secret_file: None,
             digests: false,
             overwrite: *target == VolumeTarget::Embedded,
         };
         for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
             options.set(option, target)?;
+        }
+        if options.controller_secret_file.is_some() && options.secret_file.is_none() {
+            return Err("controller-secret-file: only with secret-file=FILE".to_owned());
         }
         Ok(options)
     }
@@ -121,13 +131,18 @@ impl VolumeOptions {
             ("hostnqn", Some(value)) if !is_embedded => {
                 self.host = Some(Nqn::new(value).map_err(|error| wrong(&error.to_string()))?);
             }
+            ("secret-file", Some(file)) if !is_embedded => self.secret_file = Some(file.into()),
+            ("controller-secret-file", Some(file)) if !is_embedded => {
+                self.controller_secret_file = Some(file.into());
+            }
             ("overwrite", None) if !is_embedded => self.overwrite = true,
             _ => {
                 let known = match is_embedded {
                     true => "paths=N, queues=N and digests",
                     false => {
-                        "connect=ADDR:PORT, namespace=N, queues=N, hostnqn=NQN, digests, and overwrite, which \
-                         destroys what is on the volume"
+                        "connect=ADDR:PORT, namespace=N, queues=N, hostnqn=NQN, secret-file=FILE, \
+                         controller-secret-file=FILE, digests, and overwrite, which destroys what is on the \
+                         volume"
                     }
                 };
                 return Err(format!("{option} is no option of a volume there; it has {known}"));
@@ -187,12 +202,22 @@ mod tests {
     fn options_that_are_none_are_refused_with_those_there_are() {
         let target = at("10.0.0.1:4420/nqn.2026-11.org.example:store");
         let of_target =
-            ["paths=2", "queues=0", "queues=33", "namespace=0", "overwrite=yes", "nconnect=8", "connect=x"];
+            ["paths=2", "queues=0", "namespace=0", "overwrite=yes", "nconnect=8", "connect=x", "secret-file"];
         for wrong in of_target {
             let error = VolumeOptions::parse(wrong, &target).unwrap_err();
             assert!(error.starts_with(wrong), "{error}");
         }
-        for wrong in ["paths=0", "paths=17", "connect=10.0.0.1:1", "overwrite", "namespace=1", "rdma"] {
+        let alone = VolumeOptions::parse("controller-secret-file=/k", &target).unwrap_err();
+        assert!(alone.contains("only with secret-file=FILE"), "{alone}");
+        for wrong in [
+            "paths=0",
+            "paths=17",
+            "secret-file=/k",
+            "connect=10.0.0.1:1",
+            "overwrite",
+            "namespace=1",
+            "rdma",
+        ] {
             assert!(VolumeOptions::parse(wrong, &VolumeTarget::Embedded).is_err(), "{wrong}");
         }
         let options = VolumeOptions::parse("paths=4,queues=2", &VolumeTarget::Embedded).unwrap();

@@ -1,10 +1,14 @@
 //! A route to a volume: how it is attached, and what may be done with it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use initiator::{Attachment, Config, Digests, HostId, Namespace, Nqn, PathState, Volume, identity};
+use initiator::{
+    Algorithms, Attachment, Config, Digests, HostId, Namespace, Nqn, PathState, Secrets, Volume, identity,
+    secret_file,
+};
 use record::{Direction, PathCounters};
 
 use super::options::{VolumeOptions, VolumeTarget};
@@ -74,6 +78,7 @@ impl VolumeRoute {
         let mut config = Config::new(host, HostId(id), subsystem, addresses);
         config.queues = options.queues;
         config.digests = Digests { header: options.digests, data: options.digests };
+        config.secrets = secrets(name, options)?;
         let nsid = options.namespace;
         let failed = |cause| Error::Volume { route: name.to_owned(), cause: Box::new(cause) };
         let attached = attach(&config, nsid).map_err(failed)?;
@@ -210,6 +215,19 @@ impl Attached {
             counters.iter().map(|path| path.written_bytes).collect(),
         ]
     }
+}
+
+/// The secrets in the files that the options name.
+fn secrets(name: &str, options: &VolumeOptions) -> Result<Option<Secrets>> {
+    let read = |file: &PathBuf| {
+        secret_file::read(file).map_err(|cause| {
+            let advice = "the secret that the target has for this host, in a file of its own";
+            Error::refused(format!("{name}: cannot use the secret"), cause, advice)
+        })
+    };
+    let Some(host) = options.secret_file.as_ref().map(read).transpose()? else { return Ok(None) };
+    let controller = options.controller_secret_file.as_ref().map(read).transpose()?;
+    Ok(Some(Secrets { host, controller, algorithms: Arc::new(Algorithms::default()) }))
 }
 
 /// The subsystem, and the addresses of the paths.

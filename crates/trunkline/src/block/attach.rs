@@ -1,6 +1,5 @@
 //! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
 
-use super::secret;
 use crate::attach::{bind, serve};
 use crate::error::Error;
 use crate::output;
@@ -8,7 +7,7 @@ use attach::{Earlier, Socket, VolumeDisk};
 use clap::Args;
 use initiator::{
     Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume, discover,
-    identity,
+    identity, secret_file,
 };
 use server::config::size;
 use std::collections::BTreeMap;
@@ -83,7 +82,7 @@ fn nqn(text: &str) -> Result<Nqn, NqnError> {
 impl AttachArgs {
     fn secrets(&self) -> Result<Option<Secrets>, Error> {
         let read = |file: &PathBuf| {
-            secret::read(file).map_err(|cause| Error::Refused {
+            secret_file::read(file).map_err(|cause| Error::Refused {
                 sentence: "cannot use the secret".to_owned(),
                 cause,
                 advice: "the secret that the target has for this host, in a file of its own".to_owned(),

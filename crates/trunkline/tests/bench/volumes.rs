@@ -180,3 +180,51 @@ fn what_is_no_volume_is_refused_before_anything_connects() {
         "pace = '1Gbit/s'\n[[route]]\nname = 'r'\ntarget = 'nvme-tcp://127.0.0.1:1/nqn.2026-11.test:a'\n";
     assert!(refusal(run(directory.path(), paced)).contains("only an embedded group can be paced"));
 }
+
+#[test]
+fn a_target_that_asks_for_a_secret_is_measured_with_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const HOST: &str = "nqn.2026-11.test:one";
+    const SECRETS: [&str; 2] = [
+        "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
+        "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+    ];
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| {
+        std::fs::write(at(name), text).unwrap();
+        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        at(name)
+    };
+    let [host, controller] = [0, 1].map(|of| write(&format!("secret-{of}"), SECRETS[of]));
+    let config = format!(
+        "nqn = \"nqn.2026-11.test:s\"\nlisten = [\"127.0.0.1:0\"]\nstate = \"{}\"\nallow = [\"one\"]\n\
+         [[host]]\nname = \"one\"\nnqn = \"{HOST}\"\nsecret_file = \"{host}\"\n\
+         controller_secret_file = \"{controller}\"\n[[volume]]\nsource = \"mem:16MiB\"\n",
+        at("state")
+    );
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    serve.args(["block", "serve", "-c", &write("block.toml", &config)]);
+    let process = Process::spawn(serve);
+    let address = process.wait_for_line("listening on ", Duration::from_secs(60));
+    let address = address.strip_prefix("listening on ").unwrap();
+    let run = |options: &str| {
+        let target = format!("nvme-tcp://{address}/nqn.2026-11.test:s?hostnqn={HOST}{options}");
+        run(directory.path(), &format!("{WORKLOADS}[[route]]\nname = 'r'\ntarget = '{target}'\n"))
+    };
+    for (options, expected) in [
+        (String::new(), "secret-file"),
+        (format!("&secret-file={controller}"), "the secrets that the target has for"),
+        (format!("&secret-file={host}&controller-secret-file={host}"), "the secrets that the target has for"),
+        (format!("&secret-file={}", at("none")), "umask 077"),
+    ] {
+        let (output, record) = run(&options);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && record.is_none(), "{options}: {said}");
+        assert!(said.contains(expected) && !said.contains("ia6z"), "{options}: {said}");
+    }
+    let (output, record) = run(&format!("&secret-file={host}&controller-secret-file={controller}"));
+    let record = record.unwrap_or_else(|| panic!("{}", text(&output.stderr)));
+    let read = record.route("r").unwrap().workload("read", Half::Raw).unwrap();
+    assert!(read.read.as_ref().unwrap().ops > 0);
+}

@@ -6,6 +6,7 @@ use super::hosts::{self, Hosts};
 use super::owners::Name;
 use crate::block::secret;
 use crate::error::Error;
+use initiator::secret_file;
 use serde::Deserialize;
 use server::config::size;
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,7 +271,7 @@ pub(super) fn read(file: &Path) -> Result<Settings, Error> {
     let read = || -> std::io::Result<(String, bool)> {
         let mut text = String::new();
         let opened = std::fs::File::open(file)?;
-        let is_open = secret::is_open(&opened.metadata()?);
+        let is_open = secret_file::is_open(&opened.metadata()?);
         std::io::Read::read_to_string(&mut std::io::Read::take(opened, FILE_BYTES_MAX), &mut text)?;
         Ok((text, is_open))
     };
@@ -284,7 +285,7 @@ pub(super) fn read(file: &Path) -> Result<Settings, Error> {
     let file_of = |text| of_text(text).map_err(described);
     if is_open && file_of(&text).map_err(refused)?.host.iter().any(hosts::Host::has_secret) {
         let cause = "it has secrets, and others than its owner may read or write it".to_owned();
-        let advice = format!("{}; or secret_file, a file of its own for each", secret::close(file));
+        let advice = format!("{}; or secret_file, a file of its own for each", secret_file::close(file));
         return Err(refused((cause, advice)));
     }
     parse(&text).map_err(described).map_err(refused)

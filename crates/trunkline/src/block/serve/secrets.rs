@@ -1,6 +1,7 @@
 //! By which secrets a host and the server prove to each other who they are.
 
-use crate::block::secret::{self, Written};
+use crate::block::secret::Written;
+use initiator::secret_file;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,7 +58,9 @@ fn of(key: &str, written: (Option<Written>, Option<PathBuf>)) -> Result<Option<S
     match written {
         (None, None) => Ok(None),
         (Some(written), None) => written.secret().map(Some).map_err(|error| format!("{key}: {error}")),
-        (None, Some(file)) => secret::read(&file).map(Some).map_err(|error| format!("{key}_file: {error}")),
+        (None, Some(file)) => {
+            secret_file::read(&file).map(Some).map_err(|error| format!("{key}_file: {error}"))
+        }
         (Some(_), Some(_)) => Err(format!("{key}: either {key} or {key}_file, not both")),
     }
 }
