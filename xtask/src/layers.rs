@@ -77,6 +77,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "memory", "verbs"], &[]),
     rule("drives", Layer::Io, &["memory"], &[]),
+    rule("ublk", Layer::Io, &[], &[]),
     rule("store", Layer::Runtime, &["fs", "memory"], &[]),
     rule("volumes", Layer::Runtime, &["metrics", "memory", "drives"], &[]),
     rule(
@@ -127,7 +128,12 @@ pub(crate) const RULES: &[Rule] = &[
         &["server", "store"],
     ),
     rule("mount", Layer::Runtime, &["fs", "client"], &[]),
-    rule("attach", Layer::Runtime, &["nbd", "fs", "initiator", "client"], &["volumes", "target", "server"]),
+    rule(
+        "attach",
+        Layer::Runtime,
+        &["nbd", "fs", "ublk", "initiator", "client"],
+        &["volumes", "target", "server"],
+    ),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule(

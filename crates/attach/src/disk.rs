@@ -61,6 +61,13 @@ pub trait Disk: Send + Sync + 'static {
     /// What it is.
     fn export(&self) -> Export;
 
+    /// Whether completed changes may be lost without a flush.
+    fn has_volatile_cache(&self) -> bool;
+
+    /// Whether operations that a killed process has begun may be begun again by the next one: none
+    /// of the first ones is executed then after the next process has begun.
+    fn may_repeat(&self) -> bool;
+
     /// Begins an operation.
     fn submit(&self, operation: Operation, cookie: u64, reply: &Sender<Self::Completion>);
 

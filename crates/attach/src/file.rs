@@ -115,6 +115,15 @@ impl Disk for FileDisk {
         }
     }
 
+    fn has_volatile_cache(&self) -> bool {
+        false
+    }
+
+    /// A server of files may still execute what a killed client has sent.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
     fn submit(&self, operation: Operation, cookie: u64, reply: &Sender<Outcome>) {
         if let Some(tasks) = &self.tasks {
             // The workers end after the last task.

@@ -39,6 +39,15 @@ impl Disk for VolumeDisk {
         }
     }
 
+    fn has_volatile_cache(&self) -> bool {
+        self.0.namespace().volatile_cache
+    }
+
+    /// An attachment first ends the controllers of the one before it.
+    fn may_repeat(&self) -> bool {
+        true
+    }
+
     fn submit(&self, operation: Operation, cookie: u64, reply: &Sender<Completion>) {
         let operation = match operation {
             Operation::Read { offset, bytes } => {

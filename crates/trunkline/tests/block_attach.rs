@@ -191,6 +191,22 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     }
 }
 
+/// Both ask for the driver before they ask a server for anything: nobody listens at these addresses.
+#[test]
+fn without_the_driver_a_block_device_is_refused_with_what_to_do() {
+    let block = ["block", "attach", "--hostnqn", HOST, "--nqn", SUBSYSTEM, "--connect", "127.0.0.1:1"];
+    let file = ["attach", "nfs://127.0.0.1:1/export/disk.img"];
+    let expected = if Path::new("/dev/ublk-control").exists() { "cannot" } else { "modprobe ublk_drv" };
+    for base in [&block[..], &file[..]] {
+        let (is_well, text) = run(trunkline(base).args(["--ublk", "0"]));
+        assert!(!is_well && text.contains(expected), "{expected} in {text}");
+        for more in [&["--ublk", "0", "--socket", "disk.sock"][..], &[][..]] {
+            let status = trunkline(base).args(more).output().expect("it runs").status;
+            assert_eq!(status.code(), Some(2), "one place for the disk: {base:?} {more:?}");
+        }
+    }
+}
+
 /// Secrets of hosts and of a controller.
 const SECRETS: [&str; 3] = [
     "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",

@@ -52,6 +52,8 @@ mod kernel_target;
 mod kernel_target_faults;
 #[path = "vm/kernel_target_late.rs"]
 mod kernel_target_late;
+#[path = "vm/kernel_ublk.rs"]
+mod kernel_ublk;
 #[path = "vm/kernel_v4.rs"]
 mod kernel_v4;
 #[path = "vm/late_writes.rs"]

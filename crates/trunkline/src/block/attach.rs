@@ -1,10 +1,10 @@
 //! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
 
-use crate::attach::{bind, serve};
+use crate::attach::{Place, PlaceArgs, serve};
 use crate::error::Error;
 use crate::output;
-use attach::{Earlier, Socket, VolumeDisk};
-use clap::Args;
+use attach::VolumeDisk;
+use clap::{ArgGroup, Args};
 use initiator::{
     Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume, discover,
     identity, secret_file,
@@ -13,7 +13,7 @@ use server::config::size;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,30 +24,30 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the others may take before the disk is served without them.
 const OTHERS: Duration = Duration::from_secs(2);
 
-/// Attach a volume of an NVMe/TCP target as a disk: NBD on a UNIX socket, for QEMU, fio and others.
+/// Attach a volume of an NVMe/TCP target as a disk: NBD on a UNIX socket, for QEMU, fio and others,
+/// or a block device of the kernel.
 ///
 /// Each --connect is a path; all are used, and a path that fails is left in under a second. A write
 /// is sent again on another path only when the target is known to have finished the first one:
 /// targets of `trunkline block serve` say so at once, for others that takes three keep-alive
 /// timeouts. Without --nqn, this lists what there is, for which no target asks for a secret.
 ///
-/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket then. A
-/// second one ends it at once.
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket or device
+/// then. A second one ends it at once.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("presented").args(["socket", "ublk"]).requires("nqn"))]
 pub struct AttachArgs {
     /// Address of a controller or of a discovery service. May be repeated.
     #[arg(long, value_name = "ADDR:PORT", required = true)]
     connect: Vec<SocketAddr>,
     /// Name of the subsystem.
-    #[arg(long, value_name = "NQN", value_parser = nqn, requires = "socket")]
+    #[arg(long, value_name = "NQN", value_parser = nqn, requires = "presented")]
     nqn: Option<Nqn>,
     /// Number of the namespace [default: the first one].
     #[arg(long, value_name = "N", requires = "nqn", value_parser = clap::value_parser!(u32).range(1..))]
     namespace: Option<u32>,
-    /// The UNIX socket on which the disk is served.
-    #[arg(long, value_name = "PATH", requires = "nqn")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Name of this host [default: that in /etc/nvme/hostnqn, else one of /etc/machine-id].
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     hostnqn: Option<Nqn>,
@@ -73,7 +73,9 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline block attach --connect 10.0.0.1:4420     # what is there\n  \
     trunkline block attach --connect 10.0.0.1:4420 --connect 10.0.1.1:4420 \\\n      \
         --nqn nqn.2026-11.org.example:store --namespace 1 --socket /run/vm.sock\n  \
-    qemu-system-x86_64 -drive file=nbd+unix:///?socket=/run/vm.sock,format=raw,if=virtio";
+    qemu-system-x86_64 -drive file=nbd+unix:///?socket=/run/vm.sock,format=raw,if=virtio\n  \
+    trunkline block attach --connect 10.0.0.1:4420 --nqn nqn.2026-11.org.example:store \\\n      \
+        --ublk 0    # /dev/ublkb0";
 
 fn nqn(text: &str) -> Result<Nqn, NqnError> {
     Nqn::new(text)
@@ -98,9 +100,8 @@ impl AttachArgs {
 pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     let host = args.hostnqn.clone().map_or_else(identity::host, Ok).map_err(nameless)?;
     let secrets = args.secrets()?;
-    let (Some(subsystem), Some(path)) = (&args.nqn, &args.socket) else { return list(args, &host) };
-    let socket = bind(path)?;
-    let (attachment, volume) = attach(args, (host, secrets), subsystem, path, &socket)?;
+    let (Some(subsystem), Some(place)) = (&args.nqn, args.place.claim()?) else { return list(args, &host) };
+    let (attachment, volume) = attach(args, (host, secrets), subsystem, &place)?;
     let mut text = String::new();
     let namespace = volume.namespace();
     let (words, block) = (size::in_words(namespace.bytes()), namespace.block_bytes());
@@ -115,24 +116,23 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
         let _ = writeln!(text, "path {}: {state}", path.address);
     }
     // The attachment lives until all is served.
-    serve(socket, path, VolumeDisk(volume), &text)
+    let identity = format!("{subsystem} {} {:?}", namespace.nsid, namespace.nguid);
+    serve(place, VolumeDisk(volume), &identity, &text)
 }
 
 fn attach(
     args: &AttachArgs,
     (host, secrets): (Nqn, Option<Secrets>),
     subsystem: &Nqn,
-    path: &Path,
-    socket: &Socket,
+    place: &Place,
 ) -> Result<(Attachment, Volume), Error> {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let host_id = identity::of_disk(&host, &path);
+    let host_id = identity::of_disk(&host, &place.path());
     let mut config = Config::new(host.clone(), host_id, subsystem.clone(), args.connect.clone());
     config.queues = args.queues;
     config.keep_alive = Duration::from_secs(args.keep_alive);
     config.digests = Digests { header: args.digests, data: args.digests };
     config.secrets = secrets;
-    config.after_crash = socket.earlier == Earlier::Killed;
+    config.after_crash = place.was_killed();
     let attachment = Attachment::start(config).map_err(|error| explain(&error, &host))?;
     let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(&error, &host))?;
     Ok((attachment, volume))
