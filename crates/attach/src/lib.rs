@@ -1,9 +1,9 @@
 //! Disks for programs of this host: an NBD server on a UNIX socket, or a block device of the kernel
 //! (ublk), in front of a volume of an attachment or a file of an NFS mount.
 //!
-//! Each connection, and each device, has a thread that receives and one that replies. A write's data are received
-//! into the memory from which they are sent on; a read's data are replied from the memory into
-//! which they were received.
+//! Each connection, and each device, has a thread that receives and one that replies. A write's
+//! data are received into the memory from which they are sent on; a read's data are replied from
+//! the memory into which they were received.
 //!
 //! Invariants: a client's requests in flight are bounded, in number and in bytes; a client that
 //! breaks the protocol or does not read ends its own connection only.

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Attach a file of an NFS server as a disk: NBD on a UNIX socket, for QEMU, fio and others, or a
 /// block device of the kernel.
 ///
-/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket or device
-/// then. A second one ends it at once.
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket or
+/// device then. A second one ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("presented").args(["socket", "ublk"]).required(true))]
 pub struct AttachArgs {
@@ -43,8 +43,8 @@ pub struct PlaceArgs {
     /// The UNIX socket on which the disk is served.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Present the disk as the block device /dev/ublkbN instead, by the kernel's driver ublk_drv. Needs
-    /// root and Linux 6.5 or newer.
+    /// Present the disk as the block device /dev/ublkbN instead, by the kernel's driver ublk_drv.
+    /// Needs root and Linux 6.5 or newer.
     #[arg(long, value_name = "N")]
     ublk: Option<u32>,
 }

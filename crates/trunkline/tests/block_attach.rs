@@ -191,7 +191,8 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     }
 }
 
-/// Both ask for the driver before they ask a server for anything: nobody listens at these addresses.
+/// Both ask for the driver before they ask a server for anything: nobody listens at these
+/// addresses.
 #[test]
 fn without_the_driver_a_block_device_is_refused_with_what_to_do() {
     let block = ["block", "attach", "--hostnqn", HOST, "--nqn", SUBSYSTEM, "--connect", "127.0.0.1:1"];

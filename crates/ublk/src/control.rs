@@ -86,7 +86,8 @@ impl Control {
             .cmd(wire::command(number, address, bytes, data))
             .build();
         // SAFETY: the buffer outlives the command, because this function returns only after its
-        // completion, and nothing else uses the buffer meanwhile. The file is open as long as `self`.
+        // completion, and nothing else uses the buffer meanwhile. The file is open as long as
+        // `self`.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "one command at a time");
         loop {

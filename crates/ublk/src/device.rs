@@ -88,7 +88,7 @@ impl Description {
 /// The right to a device number, and the device once it is made.
 #[derive(Debug)]
 pub struct Device {
-    control: Control,
+    control: Box<Control>,
     number: u32,
     /// What a server before this one has left.
     left: Option<Info>,
@@ -102,7 +102,7 @@ impl Device {
     /// # Errors
     /// [`Error`].
     pub fn claim(number: u32) -> Result<Self, Error> {
-        let mut control = Control::open(Path::new(CONTROL))?;
+        let mut control = Box::new(Control::open(Path::new(CONTROL))?);
         if !control.lock(number).map_err(Error::of(format!("lock {CONTROL}")))? {
             return Err(Error::InUse(number));
         }
@@ -217,8 +217,8 @@ impl Device {
         self.control.tell(command, self.number).map_err(failed)
     }
 
-    /// Stops the device, after all that the kernel has of it in memory was written. Needs the thread
-    /// of its queue, and returns after the last request.
+    /// Stops the device, after all that the kernel has of it in memory was written. Needs the
+    /// thread of its queue, and returns after the last request.
     pub fn stop(&mut self) {
         let written = File::open(self.path()).and_then(|device| write_back(device.as_fd()));
         if let Err(error) = written {

@@ -110,8 +110,8 @@ impl Handle {
         let mut data = Vec::with_capacity(bytes);
         while data.len() < bytes {
             let at = data_offset(request.tag) + data.len() as u64;
-            // The allocator may have given more room than was asked for: the driver stops at the end
-            // of the request.
+            // The allocator may have given more room than was asked for: the driver stops at the
+            // end of the request.
             match rustix::io::pread(&*self.device, spare_capacity(&mut data), at) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) | Err(Errno::INTR) => {}

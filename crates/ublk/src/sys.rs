@@ -1,4 +1,5 @@
-//! System calls for which there is no safe wrapper. No function here keeps a pointer after its call.
+//! System calls for which there is no safe wrapper. No function here keeps a pointer after its
+//! call.
 
 #![allow(unsafe_code)]
 
@@ -9,8 +10,8 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Tells the kernel that this thread, and those that it starts from now on, serve a block device: to
-/// free memory they never wait for what they serve themselves. Where the system refuses, as in a
+/// Tells the kernel that this thread, and those that it starts from now on, serve a block device:
+/// to free memory they never wait for what they serve themselves. Where the system refuses, as in a
 /// container, nothing changes.
 pub fn serve_io() {
     const PR_SET_IO_FLUSHER: libc::c_int = 57;
@@ -86,9 +87,9 @@ impl Descriptors {
             return None;
         }
         let descriptors = self.start.as_ptr().cast::<Descriptor>();
-        // SAFETY: the tag is within the mapping, which begins on a page and lives as long as `self`.
-        // The driver writes a descriptor before it hands the request over, and not again before that
-        // is completed; whatever is read, each value of the type is valid.
+        // SAFETY: the tag is within the mapping, which begins on a page and lives as long as
+        // `self`. The driver writes a descriptor before it hands the request over, and not again
+        // before that is completed; whatever is read, each value of the type is valid.
         Some(unsafe { descriptors.add(tag.into()).read_volatile() })
     }
 }

@@ -5,7 +5,8 @@ use rustix::ioctl::opcode;
 /// The device of the driver.
 pub(crate) const CONTROL: &str = "/dev/ublk-control";
 
-/// The bytes of `ublksrv_ctrl_cmd`, `ublksrv_ctrl_dev_info`, `ublksrv_io_cmd` and `ublksrv_io_desc`.
+/// The bytes of `ublksrv_ctrl_cmd`, `ublksrv_ctrl_dev_info`, `ublksrv_io_cmd` and
+/// `ublksrv_io_desc`.
 pub(crate) const COMMAND_BYTES: usize = 32;
 pub(crate) const INFO_BYTES: usize = 64;
 pub(crate) const IO_COMMAND_BYTES: usize = 16;

@@ -32,8 +32,8 @@ const OTHERS: Duration = Duration::from_secs(2);
 /// targets of `trunkline block serve` say so at once, for others that takes three keep-alive
 /// timeouts. Without --nqn, this lists what there is, for which no target asks for a secret.
 ///
-/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket or device
-/// then. A second one ends it at once.
+/// SIGTERM and SIGINT end it, after the requests that are under way; it removes its socket or
+/// device then. A second one ends it at once.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("presented").args(["socket", "ublk"]).requires("nqn"))]
 pub struct AttachArgs {

@@ -37,6 +37,11 @@ fn target(volume: &str) -> Running {
     started(&arguments.map(str::to_owned))
 }
 
+/// Loads the driver anew: what a test that has failed has left is gone.
+fn driver() {
+    sh("modprobe -r ublk_drv; modprobe ublk_drv");
+}
+
 /// Starts a command in the guest with the devices.
 fn spawned(arguments: &[&str]) -> Running {
     let mut command = Command::new(trunkline());
@@ -54,8 +59,8 @@ fn arguments(number: &str) -> Vec<String> {
 fn attach_on(number: &str) -> Running {
     let arguments = arguments(number);
     let mut attached = spawned(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    attached.wait_for_line(&format!("disk at /dev/ublkb{number}"), TIMEOUT).expect("the device is there");
     attached.wait_for_line("ready", TIMEOUT).expect("it is ready");
+    sh(&format!("[ -b /dev/ublkb{number} ]"));
     attached
 }
 
@@ -116,7 +121,7 @@ fn trims_and_zeroes(device: &str) {
 fn a_volume_is_a_block_device_with_a_file_system_and_sigterm_leaves_nothing() {
     let _turn = alone();
     let _target = target("mem:64MiB");
-    sh("modprobe ublk_drv");
+    driver();
     let attached = attach_on("0");
     sh("is() { [ \"$2\" = \"$3\" ] || { echo \"$1: $2\"; exit 1; }; }
         q=/sys/block/ublkb0/queue
@@ -147,7 +152,7 @@ fn a_volume_with_a_volatile_cache_is_a_device_with_one_that_is_flushed() {
     let _turn = alone();
     lab().server().sh("head -c 67108864 /dev/zero > /run/ublk-volume").expect("a file");
     let _target = target("/run/ublk-volume");
-    sh("modprobe ublk_drv");
+    driver();
     let attached = attach_on("0");
     let said = sh("cat /sys/block/ublkb0/queue/write_cache /sys/block/ublkb0/queue/fua
         fio --name=w --filename=/dev/ublkb0 --rw=randwrite --bs=16k --size=4m --fsync=4 --verify=crc32c \
@@ -162,7 +167,8 @@ fn a_volume_with_a_volatile_cache_is_a_device_with_one_that_is_flushed() {
 fn a_path_that_is_lost_under_load_costs_a_device_nothing() {
     let _turn = alone();
     let _target = target("mem:64MiB");
-    sh("modprobe ublk_drv; modprobe nf_tables");
+    driver();
+    sh("modprobe nf_tables");
     let attached = attach_on("0");
     let said = sh(&format!(
         "{LOAD}load; sleep 1
@@ -180,7 +186,7 @@ fn a_path_that_is_lost_under_load_costs_a_device_nothing() {
 fn an_attachment_that_is_killed_under_load_goes_on_when_it_is_started_again() {
     let _turn = alone();
     let _target = target("mem:64MiB");
-    sh("modprobe ublk_drv");
+    driver();
     let mut attached = attach_on("0");
     // Of two with one number the second one is refused, and does nothing to the first one.
     let mut other = spawned(&arguments("0").iter().map(String::as_str).collect::<Vec<_>>());
@@ -209,7 +215,7 @@ fn a_file_of_an_nfs_server_is_a_block_device_and_is_taken_over_when_its_process_
     lab().server().sh("mkdir -p /tmp/ublk-export; truncate -s 64M /tmp/ublk-export/disk").expect("a file");
     let serve = ["serve", "--listen", &listen, "--dir", "/tmp/ublk-export"];
     let _server = started(&serve.map(str::to_owned));
-    sh("modprobe ublk_drv");
+    driver();
     let place = format!("nfs://10.77.1.2:{NFS_PORT}/export/disk?vers=4.2");
     let attach = || {
         let mut attached = spawned(&["attach", &place, "--ublk", "5"]);
