@@ -212,7 +212,7 @@ fn an_attachment_that_is_killed_under_load_goes_on_when_it_is_started_again() {
 fn a_file_of_an_nfs_server_is_a_block_device_and_is_taken_over_when_its_process_was_killed() {
     let _turn = alone();
     let listen = format!("10.77.1.2:{NFS_PORT}");
-    lab().server().sh("mkdir -p /tmp/ublk-export; truncate -s 64M /tmp/ublk-export/disk").expect("a file");
+    lab().server().sh("mkdir -p /tmp/ublk-export; truncate -s 64M /tmp/ublk-export/disk; chmod 666 /tmp/ublk-export/disk").expect("a file");
     let serve = ["serve", "--listen", &listen, "--dir", "/tmp/ublk-export"];
     let _server = started(&serve.map(str::to_owned));
     driver();
