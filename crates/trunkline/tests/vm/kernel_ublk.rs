@@ -212,7 +212,9 @@ fn an_attachment_that_is_killed_under_load_goes_on_when_it_is_started_again() {
 fn a_file_of_an_nfs_server_is_a_block_device_and_is_taken_over_when_its_process_was_killed() {
     let _turn = alone();
     let listen = format!("10.77.1.2:{NFS_PORT}");
-    lab().server().sh("mkdir -p /tmp/ublk-export; truncate -s 64M /tmp/ublk-export/disk; chmod 666 /tmp/ublk-export/disk").expect("a file");
+    let files =
+        "mkdir -p /tmp/ublk-export; cd /tmp/ublk-export; truncate -s 64M disk other; chmod 666 disk other";
+    lab().server().sh(files).expect("files");
     let serve = ["serve", "--listen", &listen, "--dir", "/tmp/ublk-export"];
     let _server = started(&serve.map(str::to_owned));
     driver();
@@ -231,7 +233,8 @@ fn a_file_of_an_nfs_server_is_a_block_device_and_is_taken_over_when_its_process_
     attached.wait(drop).expect("the guest runs");
     // Another disk does not take its place.
     sh(&format!(
-        "{} attach 'nfs://10.77.1.2:{NFS_PORT}/export/other' --ublk 5 > /tmp/ublk-other 2>&1 && exit 1; true",
+        "{} attach 'nfs://10.77.1.2:{NFS_PORT}/export/other' --ublk 5 > /tmp/ublk-other 2>&1 && exit 1
+         grep 'is there, for another disk' /tmp/ublk-other",
         trunkline().display()
     ));
     let waits = std::thread::scope(|scope| {
