@@ -8,6 +8,7 @@ mod ending;
 mod fused;
 mod io;
 mod nodes;
+mod rdma;
 mod registers;
 mod reservations;
 #[allow(dead_code, reason = "each test program uses a part of it")]
