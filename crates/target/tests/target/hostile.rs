@@ -6,9 +6,9 @@ use crate::peer::{
 };
 use nvme::host::{CommandData, Failure, HostConfig, Purpose};
 use nvme::io::IoFlags;
-use nvme::pdu::{Digests, FatalError, H2cData, IcReq, Sender};
+use nvme::pdu::{CapsuleCmd, Digests, FatalError, H2cData, IcReq, Sender};
 use nvme::tcp::HostReceived;
-use nvme::{IoOpcode, Status};
+use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -178,4 +178,135 @@ fn a_connection_that_never_connects_is_ended() {
     let mut queue = Queue::open(target.addresses()[0], Digests::default(), 32);
     queue.wait_for_end();
     wait_until_empty(&target);
+}
+
+/// The data of a write that the target asks for, and a half of them.
+const ASKED: u32 = 16 * BLOCK as u32;
+const HALF: u32 = ASKED / 2;
+
+/// Has the target ask for the data of a write; returns the identifier and the tag.
+fn ask(queue: &mut Queue) -> (u16, u16) {
+    let sqe = blocks(IoOpcode::WRITE, 1, 64, 16, IoFlags::NONE);
+    queue.submit(&sqe, CommandData::Send(vec![1; ASKED as usize]));
+    let mut r2t = [0; 24];
+    queue.stream.read_exact(&mut r2t).unwrap();
+    assert_eq!(r2t[0], 9, "R2T");
+    (u16::from_le_bytes([r2t[8], r2t[9]]), u16::from_le_bytes([r2t[10], r2t[11]]))
+}
+
+/// PDUs with data, each with as many as it says.
+fn h2c(pdus: &[H2cData]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for pdu in pdus {
+        pdu.encode(Sender::default(), &mut out);
+        out.resize(out.len() + pdu.length as usize, 7);
+    }
+    out
+}
+
+/// An answer, as the wire has it.
+fn answer(queue: &mut Queue) -> Cqe {
+    let mut pdu = [0; 24];
+    queue.stream.read_exact(&mut pdu).unwrap();
+    assert_eq!(pdu[0], 5, "CapsuleResp");
+    Cqe::decode(&pdu[8..]).unwrap()
+}
+
+#[test]
+fn data_that_are_not_what_was_asked_for_end_their_connection_and_no_other() {
+    let target = start();
+    let mut good = Host::connect(&target, 1);
+    let first = |(cccid, ttag)| H2cData { cccid, ttag, offset: 0, length: HALF, last: false };
+    let second = |asked| H2cData { offset: HALF, last: true, ..first(asked) };
+    type Hostile<'a> = (&'a str, &'a dyn Fn((u16, u16)) -> Vec<H2cData>);
+    let hostile: [Hostile<'_>; 9] = [
+        ("another tag", &|(cid, tag)| vec![first((cid, tag + 1))]),
+        ("another command", &|(cid, tag)| vec![first((cid + 1, tag))]),
+        ("not the first", &|asked| vec![second(asked)]),
+        ("a wild offset", &|asked| vec![H2cData { offset: u32::MAX - 3, ..first(asked) }]),
+        ("the same again", &|asked| vec![first(asked), first(asked)]),
+        ("overlapping", &|asked| vec![first(asked), H2cData { offset: HALF - 4, ..second(asked) }]),
+        ("beyond the end", &|asked| vec![first(asked), H2cData { length: HALF + 4, ..second(asked) }]),
+        ("the last too early", &|asked| vec![H2cData { last: true, ..first(asked) }]),
+        ("after the last", &|asked| vec![first(asked), second(asked), first(asked)]),
+    ];
+    for (round, (what, pdus)) in hostile.into_iter().enumerate() {
+        let mut bad = Host::connect(&target, 1);
+        let queue = &mut bad.io[0];
+        let bytes = h2c(&pdus(ask(queue)));
+        // The target may close before it has everything.
+        let _ = queue.stream.write_all(&bytes);
+        queue.wait_for_end();
+        let data = random_bytes(round as u64, 64 * BLOCK);
+        assert_eq!(good.io[0].write(1, 128, &data), Status::SUCCESS, "{what}");
+        assert!(good.io[0].read(1, 128, 64) == data, "{what}");
+    }
+    drop(good);
+    wait_until_empty(&target);
+}
+
+#[test]
+fn lengths_that_lie_end_their_connection_and_no_other() {
+    let target = start();
+    let mut good = Host::connect(&target, 1);
+    // Type, flags, HLEN, PDO, PLEN.
+    let head = |kind: u8, hlen: u8, pdo: u8, plen: u32| {
+        let mut pdu = vec![kind, 0, hlen, pdo];
+        pdu.extend_from_slice(&plen.to_le_bytes());
+        pdu.resize(256, 0);
+        pdu
+    };
+    let of_asked = |bytes: fn(&mut Vec<u8>), (cccid, ttag)| {
+        let mut pdu = h2c(&[H2cData { cccid, ttag, offset: 0, length: HALF, last: false }]);
+        bytes(&mut pdu);
+        pdu
+    };
+    let hostile: [Vec<u8>; 7] = [
+        head(4, 72, 72, 71),
+        head(4, 72, 72, 0),
+        head(4, 72, 8, 72 + 512),
+        head(4, 72, 255, 72 + 8),
+        head(4, 200, 200, 200),
+        head(4, 72, 72, u32::MAX),
+        head(0x7f, 8, 0, 8),
+    ];
+    let changes: [fn(&mut Vec<u8>); 5] = [
+        |pdu| pdu[4..8].copy_from_slice(&23_u32.to_le_bytes()),
+        |pdu| pdu[4..8].copy_from_slice(&(24 + HALF + 4).to_le_bytes()),
+        |pdu| pdu[16..20].copy_from_slice(&(HALF + 4).to_le_bytes()),
+        |pdu| pdu[16..20].copy_from_slice(&u32::MAX.to_le_bytes()),
+        |pdu| pdu[3] = 0xfc,
+    ];
+    let mut bad = |bytes: &dyn Fn(&mut Queue) -> Vec<u8>| {
+        let mut bad = Host::connect(&target, 1);
+        let bytes = bytes(&mut bad.io[0]);
+        let _ = bad.io[0].stream.write_all(&bytes);
+        bad.io[0].wait_for_end();
+        assert_eq!(good.io[0].write(1, 0, &vec![3; BLOCK]), Status::SUCCESS);
+    };
+    hostile.iter().for_each(|bytes| bad(&|_| bytes.clone()));
+    changes.iter().for_each(|change| bad(&|queue| of_asked(*change, ask(queue))));
+    drop(good);
+    wait_until_empty(&target);
+}
+
+#[test]
+fn a_second_command_of_one_identifier_is_refused_and_the_first_goes_on() {
+    let target = start();
+    let mut host = Host::connect(&target, 1);
+    let (cid, ttag) = ask(&mut host.io[0]);
+    let mut bytes = Vec::new();
+    let sgl = Sgl::Transport { length: ASKED };
+    let sqe = Sqe { cid, sgl, ..blocks(IoOpcode::WRITE, 1, 0, 16, IoFlags::NONE) };
+    CapsuleCmd { sqe }.encode(Sender::default(), 0, &mut bytes);
+    host.io[0].stream.write_all(&bytes).unwrap();
+    let refused = answer(&mut host.io[0]);
+    assert_eq!((refused.cid, refused.status), (cid, Status::COMMAND_ID_CONFLICT.no_retry()));
+    let data = H2cData { cccid: cid, ttag, offset: 0, length: ASKED, last: true };
+    host.io[0].stream.write_all(&h2c(&[data])).unwrap();
+    let done = answer(&mut host.io[0]);
+    assert_eq!((done.cid, done.status), (cid, Status::SUCCESS));
+    let mut other = Host::connect(&target, 1);
+    assert!(other.io[0].read(1, 64, 16) == vec![7; ASKED as usize]);
+    assert!(other.io[0].read(1, 0, 16) == vec![0; ASKED as usize], "the refused one wrote nothing");
 }
