@@ -307,9 +307,10 @@ impl EventLoop {
                 self.with_inlet(Token(token), |inlet, context| inlet.receive(context));
             }
             token => {
-                let readable = event.readable;
                 self.with(Token(token), |connection, context, scratch| {
-                    if readable {
+                    if event.ended {
+                        connection.receive_after_end(scratch, context);
+                    } else if event.readable {
                         connection.receive(scratch, context);
                     }
                 });

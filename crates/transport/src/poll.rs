@@ -34,7 +34,7 @@ impl Interest {
 
     fn flags(self) -> epoll::EventFlags {
         let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, self.read);
+        flags.set(epoll::EventFlags::IN | epoll::EventFlags::RDHUP, self.read);
         flags.set(epoll::EventFlags::OUT, self.write);
         flags
     }
@@ -49,6 +49,9 @@ pub struct Event {
     pub readable: bool,
     /// Room to send, or an error.
     pub writable: bool,
+    /// The peer has ended or reset the connection, or there is an error. There may still be
+    /// something to receive that came before. Known where [`Interest::READ`] is asked for.
+    pub ended: bool,
 }
 
 /// The events of one wait; reused.
@@ -82,6 +85,7 @@ impl Events {
                 token: event.data.u64(),
                 readable: failed || flags.contains(epoll::EventFlags::IN),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
+                ended: failed || flags.contains(epoll::EventFlags::RDHUP),
             }
         }));
     }

@@ -33,6 +33,15 @@ impl Connection {
         inbound.since = since.or_else(|| inbound.within_pdu().then_some(context.now));
     }
 
+    /// The host has ended the connection. What it sent before is not executed any more: the host may
+    /// have sent it again on another path meanwhile, and something newer after that.
+    pub(crate) fn receive_after_end(&mut self, scratch: &mut [u8], context: &mut Context<'_>) {
+        if matches!(self.link, Link::Rdma(_)) || matches!(self.phase, Phase::Lingering(_)) {
+            return self.receive(scratch, context);
+        }
+        self.end(&EndReason::ClosedByHost, context);
+    }
+
     fn try_receive(&mut self, scratch: &mut [u8], context: &mut Context<'_>) -> Result<(), EndReason> {
         if self.wants_more()
             && let Link::Tcp(stream) = &mut self.link

@@ -30,7 +30,7 @@ struct Nodes {
     _directory: TempDir,
 }
 
-fn of_node(config: &Config, node: Node) -> Config {
+pub fn of_node(config: &Config, node: Node) -> Config {
     Config {
         listen: vec![Listen { address: "127.0.0.1:0".parse().unwrap(), transport: Transport::Tcp, node }],
         ..config.clone()

@@ -31,7 +31,7 @@ enum Place {
 
 /// How its path breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Break {
+pub enum Break {
     /// The connection is closed (FIN).
     Closed,
     /// The connection is reset (RST).
@@ -43,10 +43,10 @@ enum Break {
 }
 
 /// Blocks of the original, and those that fill the memory.
-const BLOCKS: u64 = 8192;
-const MEBIBYTE: usize = 256;
+pub const BLOCKS: u64 = 8192;
+pub const MEBIBYTE: usize = 256;
 /// Short, because silent hosts are waited for; long enough to get a write on its way.
-const KEEP_ALIVE: Duration = Duration::from_secs(3);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
 struct Case {
     place: Place,
@@ -58,22 +58,22 @@ struct Case {
     target: Target,
 }
 
-fn write(start: u64, count: usize) -> Sqe {
+pub fn write(start: u64, count: usize) -> Sqe {
     blocks(IoOpcode::WRITE, 1, start, count, IoFlags::NONE)
 }
 
-fn data(fill: u8, count: usize) -> CommandData {
+pub fn data(fill: u8, count: usize) -> CommandData {
     CommandData::Send(vec![fill; count * BLOCK])
 }
 
 /// A command that nothing keeps from being answered.
-fn keep_alive(host: &mut Host) {
+pub fn keep_alive(host: &mut Host) {
     let keep_alive = Sqe::new(AdminOpcode::KEEP_ALIVE.0, 0, 0);
     assert!(host.admin.command(&keep_alive, CommandData::None).0.status.is_success());
 }
 
 /// The next command for whose data the target asks.
-fn asked(queue: &mut Queue) -> u16 {
+pub fn asked(queue: &mut Queue) -> u16 {
     loop {
         if let HostReceived::Asked { cid } = queue.receive_only().unwrap() {
             return cid;

@@ -4,6 +4,7 @@ mod authentication;
 mod data;
 mod discovery;
 mod forward;
+mod forwarding_late;
 mod fused;
 mod groups;
 mod hostile;
