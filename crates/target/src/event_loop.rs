@@ -245,10 +245,11 @@ impl EventLoop {
     fn begin_round(&mut self, timeout: Option<Duration>) {
         let now = Instant::now();
         let passed = now.duration_since(std::mem::replace(&mut self.now, now));
+        // Nobody knows when in that time the loop stood still, and so how old an event is.
+        self.late = passed > FRESH;
         let late = timeout.map_or(Duration::ZERO, |timeout| passed.saturating_sub(timeout));
-        self.late = late > FRESH;
         self.has_room = true;
-        if self.index == 0 && self.late {
+        if self.index == 0 && late > FRESH {
             self.has_controllers = self.shared.controllers.tick(self.index, late);
         }
         if late <= self.shared.limits.stall {
@@ -587,14 +588,14 @@ impl EventLoop {
                 break;
             }
             let (connections, inlets) = (&self.connections, &self.inlets);
-            let (now, late) = (self.now, self.late);
+            let late = self.late;
             inlets.iter().for_each(|(_, inlet)| inlet.begin_turn());
             let mut admit = |tag: u64| {
                 if let Some(at) = inlet_of(tag) {
                     return inlets.get(at).is_some_and(Inlet::admits);
                 }
                 let connection = connections.get((tag >> 16) as usize);
-                connection.is_some_and(|connection| connection.admits(tag as u16, now, late))
+                connection.is_some_and(|connection| connection.connected_at(tag as u16, late).is_some())
             };
             self.queue.turn(&mut admit, &mut self.done)?;
             let mut done = std::mem::take(&mut self.done);

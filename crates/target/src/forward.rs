@@ -34,6 +34,8 @@ pub(crate) use flights::Flight;
 pub(crate) use inlet::Inlet;
 pub(crate) use outlet::{Answered, Outlet, Partner, Sending, Sent};
 
+use std::time::Instant;
+
 /// Commands of one connection at a time.
 pub(crate) const COMMANDS_MAX: usize = 256;
 /// Payload of the commands of one connection at a time, in bytes, in both directions: what each
@@ -66,8 +68,15 @@ impl Route {
 }
 
 /// The time that both processes know, in nanoseconds.
-pub(crate) fn stamp() -> u64 {
+pub(crate) fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let part = |value: i64| u64::try_from(value).unwrap_or_default();
     part(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(now.tv_nsec))
+}
+
+/// A time that has passed, by [`clock`]. It is too early, never too late, if this process stands
+/// still meanwhile.
+pub(crate) fn stamp(at: Instant) -> u64 {
+    let now = clock();
+    now.saturating_sub(u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

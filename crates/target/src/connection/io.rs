@@ -470,14 +470,19 @@ impl Connection {
         true
     }
 
-    /// Whether a command that is about to begin may do so. One of a connection that has ended may
-    /// have been sent again elsewhere. That it has ended is asked of the system where it may not
-    /// have been seen yet: the command has waited, or the loop was `late`.
-    pub(crate) fn admits(&self, tag: u16, now: Instant, late: bool) -> bool {
-        let Role::Io(io) = &self.role else { return false };
-        let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref);
-        let is_fresh = |slot: &Slot| !late && now.duration_since(slot.since) < FRESH;
-        self.is_open() && slot.is_some_and(|slot| is_fresh(slot) || self.link.is_established())
+    /// When the host of a command that is about to begin was last known to be connected; `None` if
+    /// its connection has ended, since the host may then have sent it again elsewhere. That is asked
+    /// of the system where it may not have been seen yet: the command has waited, or the loop was
+    /// `late`. The time is that of the clock, not of the round, in which the loop may have stood
+    /// still.
+    pub(crate) fn connected_at(&self, tag: u16, late: bool) -> Option<Instant> {
+        let Role::Io(io) = &self.role else { return None };
+        let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref).filter(|_| self.is_open())?;
+        let now = Instant::now();
+        if !late && now.duration_since(slot.since) < FRESH {
+            return Some(slot.since);
+        }
+        self.link.is_established().then_some(now)
     }
 
     pub(crate) const fn is_io(&self) -> bool {

@@ -52,6 +52,8 @@ pub(crate) enum Answered {
 pub(crate) struct Sending<'a> {
     pub(crate) flight: Flight,
     pub(crate) host: &'a Arc<Host>,
+    /// When the host was last known to be connected.
+    pub(crate) connected_at: Instant,
     /// All but what is known here: identifier, host and stamp.
     pub(crate) command: Command,
     pub(crate) payload: Payload,
@@ -162,11 +164,11 @@ impl Outlet {
         }
     }
 
-    /// Sends a command, whose host is connected now. There must be [room](Self::room); false if
+    /// Sends a command. There must be [room](Self::room); false if
     /// there is none.
     pub(crate) fn send(&mut self, sending: Sending<'_>) -> bool {
         let State::Open(stream) = &mut self.state else { return false };
-        let Sending { flight, host, command, payload } = sending;
+        let Sending { flight, host, connected_at, command, payload } = sending;
         let introduced = self.flights.introduce(host);
         if let Some(host) = introduced.gone {
             stream.put(&Message::HostGone { host }, &[]);
@@ -179,7 +181,7 @@ impl Outlet {
             stream.put(&host, name.as_bytes());
         }
         let Some(id) = self.flights.begin(flight, introduced.number, command.cost()) else { return false };
-        let command = Command { id, host: introduced.number, stamp: stamp(), ..command };
+        let command = Command { id, host: introduced.number, stamp: stamp(connected_at), ..command };
         stream.push(&Message::Command(command), payload, 0);
         true
     }
@@ -291,10 +293,10 @@ impl Outlet {
         }
     }
 
-    /// The host of a command is connected now.
-    pub(crate) fn confirm(&mut self, id: u16) {
+    /// The host of a command was connected at that time.
+    pub(crate) fn confirm(&mut self, id: u16, at: Instant) {
         if let State::Open(stream) = &mut self.state {
-            stream.put(&Message::Fresh { id, stamp: stamp() }, &[]);
+            stream.put(&Message::Fresh { id, stamp: stamp(at) }, &[]);
         }
     }
 

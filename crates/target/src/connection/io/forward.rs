@@ -1,12 +1,12 @@
 //! Commands for volumes of the process of the other node: they are received as others are, and
 //! executed there.
 
-use super::{Connection, FRESH, Io, Role, Stage, Work};
+use super::{Connection, Io, Role, Stage, Work};
 use crate::connection::Context;
 use crate::forward::{Answered, Flight, Route, Sending, Sent};
 use nvme::Status;
 use nvme::controller::{Operation, Request};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volumes::{Payload, Segment};
 
 /// How long commands wait for a connection to the owner, who is there. It takes no time, unless
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Connection {
     /// Sends a command to the owner of its volume; false if it has to wait for that.
     pub(super) fn forward(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
-        let is_connected = self.is_connected(tag, context);
+        let connected_at = self.connected_at(tag, context.late);
         let Role::Io(io) = &mut self.role else { return true };
         let Some(slot) = io.slot(tag) else { return true };
         let work = slot.work;
@@ -27,10 +27,10 @@ impl Connection {
             return true;
         };
         // Its host may have sent it again elsewhere.
-        if !is_connected {
+        let Some(connected_at) = connected_at else {
             self.complete(tag, Status::ABORT_REQUESTED, context);
             return true;
-        }
+        };
         let cost = work.data_bytes() as usize + io.first(tag).map_or(0, |_| work.data_bytes() as usize);
         match context.outlet.room(cost, context.now) {
             Sent::Yes => {}
@@ -55,7 +55,7 @@ impl Connection {
         let Some(nsid) = io.machine.nsid(work.tag()) else { return true };
         let flight = Flight { token: self.place.token, tag, at, epoch };
         let command = command_for(&work, nsid, epoch, payload.iter().map(Segment::len).sum());
-        if context.outlet.send(Sending { flight, host: &io.host, command, payload }) {
+        if context.outlet.send(Sending { flight, host: &io.host, connected_at, command, payload }) {
             if let Some(slot) = io.slot(tag) {
                 slot.stage = Stage::Forwarded;
             }
@@ -66,25 +66,15 @@ impl Connection {
         true
     }
 
-    /// Whether the host of a command is connected: asked of the system where that it has gone may
-    /// not have been seen yet.
-    fn is_connected(&self, tag: u16, context: &Context<'_>) -> bool {
-        let Role::Io(io) = &self.role else { return false };
-        let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref);
-        let is_fresh =
-            slot.is_some_and(|slot| !context.late && context.now.duration_since(slot.since) < FRESH);
-        self.is_open() && (is_fresh || self.link.is_established())
-    }
-
     /// A forwarded command has ended, or the owner wants to know whether its host is still there.
     pub(crate) fn forwarded(&mut self, tag: u16, answered: Answered, context: &mut Context<'_>) {
         let (status, first, payload) = match answered {
-            Answered::Asked { id } if self.is_open() && self.link.is_established() => {
+            Answered::Asked { id } => {
                 context.has_output = true;
-                return context.outlet.confirm(id);
-            }
-            Answered::Asked { .. } => {
-                context.has_output = true;
+                let now = Instant::now();
+                if self.is_open() && self.link.is_established() {
+                    return context.outlet.confirm(id, now);
+                }
                 return context.outlet.cancel(self.place.token, tag);
             }
             Answered::ByOwner { status, first, payload } => (status, first, payload),

@@ -2,7 +2,7 @@
 
 use super::{ASKS_MAX, Inlet, Operation, Slot, Stage};
 use crate::connection::{Context, FRESH, tag_of};
-use crate::forward::{Route, stamp};
+use crate::forward::{Route, clock};
 use crate::mailbox::Token;
 use crate::status;
 use nvme::controller::{GuestId, Reserve, VolumeView};
@@ -56,7 +56,7 @@ impl Inlet {
         };
         // It takes its place in the order of its blocks now. Its host may have sent it again before
         // if it was not connected any more.
-        if Duration::from_nanos(stamp().saturating_sub(command.stamp)) > FRESH {
+        if Duration::from_nanos(clock().saturating_sub(command.stamp)) > FRESH {
             if asks >= ASKS_MAX {
                 self.refuse(id, Status::ANA_TRANSITION, context);
             } else {
