@@ -71,20 +71,7 @@ fn counted(version: &str, name: &str, depth: u64) -> [Side; 2] {
 /// The bytes of a receive that are copied: all of a `read`, and of a `readv` those in its last
 /// piece, which receives what follows the payload.
 fn copied(call: &str) -> u64 {
-    let got = strace::returned(call);
-    if call.starts_with("read(") {
-        return got;
-    }
-    if !call.starts_with("readv(") {
-        return 0;
-    }
-    let lens: Vec<u64> = call
-        .split("iov_len=")
-        .skip(1)
-        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .collect();
-    let in_place: u64 = lens.iter().take(lens.len().saturating_sub(1)).sum();
-    got.saturating_sub(in_place)
+    if call.starts_with("read(") { strace::returned(call) } else { strace::in_last_piece(call) }
 }
 
 fn a_warm_operation_costs_few_system_calls_and_copies() {

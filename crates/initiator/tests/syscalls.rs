@@ -87,28 +87,15 @@ fn repeat(volume: &Volume, work: Work, depth: u64) {
     }
 }
 
-/// The bytes of a receive that are copied: those in its last piece, which receives what is not data
-/// or too short to be received in place.
-fn copied(call: &str) -> u64 {
-    let got = strace::returned(call);
-    if !call.starts_with("readv(") {
-        return 0;
-    }
-    let lens: Vec<u64> = call
-        .split("iov_len=")
-        .skip(1)
-        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .collect();
-    let in_place: u64 = lens.iter().take(lens.len().saturating_sub(1)).sum();
-    got.saturating_sub(in_place)
-}
-
 fn a_warm_operation_costs_few_system_calls_and_copies() {
     println!("{:12} {:>5}  {:>18}  {:>22}", "", "depth", "calls host target", "copied host target");
     for (name, work) in WORKS {
         for depth in [1, 32] {
-            let [host, target] =
-                strace::traced((WORK, &format!("{name} {depth}")), ["initiator", "target-"], copied);
+            let [host, target] = strace::traced(
+                (WORK, &format!("{name} {depth}")),
+                ["initiator", "target-"],
+                strace::in_last_piece,
+            );
             println!(
                 "{name:12} {depth:5}  {:9.2} {:9.2}  {:11} {:11}   host {:?} target {:?}",
                 calls_per_op(&host),

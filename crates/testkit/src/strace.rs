@@ -96,3 +96,19 @@ fn count(side: &mut Side, call: &str) {
 pub fn returned(call: &str) -> u64 {
     call.rsplit_once("= ").and_then(|(_, got)| got.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
+
+/// The bytes that a `readv` received into its last piece, which receives what is not received in
+/// place; none of another call.
+#[must_use]
+pub fn in_last_piece(call: &str) -> u64 {
+    if !call.starts_with("readv(") {
+        return 0;
+    }
+    let lens: Vec<u64> = call
+        .split("iov_len=")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+        .collect();
+    let in_place: u64 = lens.iter().take(lens.len().saturating_sub(1)).sum();
+    returned(call).saturating_sub(in_place)
+}

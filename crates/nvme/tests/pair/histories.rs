@@ -16,10 +16,10 @@ struct Seen {
 fn run(seed: u64, seen: &mut Seen) {
     let mut world = World::new(seed, 4);
     let kill = if seed.is_multiple_of(3) { 40_000 } else { 50 };
-    world.delays = Delays { job: 1 + world.random.below(400), message: 30, late_write: 3_000, kill };
+    world.delays = Delays { job: 1 + world.random.u64(..400), message: 30, late_write: 3_000, kill };
     for _ in 0..60 {
-        let node = world.random.below(2) as usize;
-        match world.random.below(12) {
+        let node = world.random.u64(..2) as usize;
+        match world.random.u64(..12) {
             0..=4 => world.start(node),
             5 => {
                 seen.crashes += usize::from(world.is_running(node));
@@ -27,23 +27,23 @@ fn run(seed: u64, seen: &mut Seen) {
                 seen.both_ended += usize::from(!world.is_running(1 - node));
             }
             6 => {
-                let ms = world.random.below(6_000);
+                let ms = world.random.u64(..6_000);
                 world.freeze(node, ms);
             }
             7 => {
-                let nsid = 1 + world.random.below(4) as u32;
-                world.broken = if world.random.below(2) == 0 { vec![(node, nsid)] } else { Vec::new() };
+                let nsid = 1 + world.random.u64(..4) as u32;
+                world.broken = if world.random.u64(..2) == 0 { vec![(node, nsid)] } else { Vec::new() };
             }
-            8 => world.read_only = (world.random.below(3) == 0).then_some(node),
+            8 => world.read_only = (world.random.u64(..3) == 0).then_some(node),
             _ => {
-                let nsid = 1 + world.random.below(4) as u32;
-                let owner = world.random.below(2) as usize;
+                let nsid = 1 + world.random.u64(..4) as u32;
+                let owner = world.random.u64(..2) as usize;
                 let before = world.owner(nsid);
                 let moves = world.own(node, nsid, owner).is_ok() && before.is_some_and(|one| one != owner);
                 seen.moves += usize::from(moves);
             }
         }
-        let ms = world.random.below(2_500);
+        let ms = world.random.u64(..2_500);
         world.run_ms(ms);
     }
     world.broken.clear();

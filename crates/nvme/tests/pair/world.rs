@@ -1,26 +1,13 @@
 //! What is around two nodes: processes that end or hang, the locks and records of the volumes, and
 //! the connection between the nodes. Every step checks what must hold at any time.
 
+use fastrand::Rng;
 use nvme::controller::{Node, Reach};
 use nvme::pair::{Message, Opened, Output, Pair, Record, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 pub const NODES: [Node; 2] = [Node(0), Node(1)];
-
-/// A small random number generator, the same on every machine.
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number below the bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % bound
-    }
-}
 
 /// What a driver has begun for its machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +47,7 @@ pub struct Delays {
 #[derive(Debug)]
 pub struct World {
     pub now: Duration,
-    pub random: Random,
+    pub random: Rng,
     pub delays: Delays,
     processes: [Option<Process>; 2],
     next_id: u64,
@@ -80,19 +67,13 @@ pub struct World {
     pub took: Vec<(usize, u32)>,
 }
 
-impl std::fmt::Debug for Random {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
-
 impl World {
     /// Volumes 1 to `volumes`, alternating; no process runs.
     pub fn new(seed: u64, volumes: u32) -> Self {
         let record = |nsid: u32| Record { owner: Node((nsid - 1) % 2), epoch: 1 };
         Self {
             now: Duration::ZERO,
-            random: Random(seed),
+            random: Rng::with_seed(seed),
             delays: Delays { job: 20, message: 5, late_write: 50, kill: 20 },
             processes: [None, None],
             next_id: 0,
@@ -109,7 +90,7 @@ impl World {
     }
 
     fn delay(&mut self, most: u64) -> Duration {
-        self.now + Duration::from_millis(1 + self.random.below(most.max(1)))
+        self.now + Duration::from_millis(1 + self.random.u64(..most.max(1)))
     }
 
     pub fn is_running(&self, node: usize) -> bool {
@@ -157,14 +138,14 @@ impl World {
         for (_, job) in process.jobs {
             if let Job::Save(nsid, record) = job
                 && self.read_only != Some(node)
-                && self.random.below(2) == 0
+                && self.random.u64(..2) == 0
             {
                 self.write(process.id, nsid, record);
             }
         }
         self.connects_at = None;
         // What it has sent may arrive first, or not at all.
-        let lost = self.random.below(3) == 0;
+        let lost = self.random.u64(..3) == 0;
         if lost {
             self.wires[1 - node].clear();
         }
@@ -207,7 +188,7 @@ impl World {
         loop {
             let Some(process) = &mut self.processes[node] else { return };
             let Some(output) = process.machine.poll_output() else { return };
-            let mut later = |most: u64| self.now + Duration::from_millis(1 + self.random.below(most.max(1)));
+            let mut later = |most: u64| self.now + Duration::from_millis(1 + self.random.u64(..most.max(1)));
             let mut begin = |job_of: Job| {
                 let last = process.jobs.back().map_or(Duration::ZERO, |(at, _)| *at);
                 process.jobs.push_back((later(job).max(last), job_of));

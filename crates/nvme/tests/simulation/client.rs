@@ -1,7 +1,8 @@
 //! A host that brings a controller up and reads and writes, and knows what each block may contain.
 
+use crate::Link;
 use crate::server::spoil;
-use crate::{Link, Random};
+use fastrand::Rng;
 use nvme::digest;
 use nvme::host::{CommandData, HostConfig, HostOutput, Initiator, Retry, Role, retry};
 use nvme::io::{Blocks, IoFlags};
@@ -175,7 +176,7 @@ impl Client {
         self.connections.iter_mut().map(|(link, one)| (*link, std::mem::take(&mut one.sent))).collect()
     }
 
-    pub fn work(&mut self, now: Duration, random: &mut Random) {
+    pub fn work(&mut self, now: Duration, random: &mut Rng) {
         if self.lost {
             return;
         }
@@ -183,21 +184,21 @@ impl Client {
         self.drain();
         if let Some(io) = self.again.pop() {
             self.submit(io, random);
-        } else if self.is_live() && !self.stopped && random.chance(400) {
-            let count = if random.chance(300) { 1 + random.below(128) } else { 1 + random.below(12) };
-            let start = random.below(BLOCKS - count);
+        } else if self.is_live() && !self.stopped && (random.u64(..1000) < 400) {
+            let count = if random.u64(..1000) < 300 { 1 + random.u64(..128) } else { 1 + random.u64(..12) };
+            let start = random.u64(..BLOCKS - count);
             let free = (start..start + count).all(|block| !self.busy[block as usize]);
             if free {
-                let write = random.chance(500).then(|| random.below(256) as u8);
+                let write = (random.u64(..1000) < 500).then(|| random.u64(..256) as u8);
                 self.submit(Io { start, count: count as u32, write }, random);
             }
         }
     }
 
-    fn submit(&mut self, io: Io, random: &mut Random) {
+    fn submit(&mut self, io: Io, random: &mut Rng) {
         let links: Vec<Link> =
             self.connections.iter().filter(|(_, one)| one.is_io).map(|(link, _)| *link).collect();
-        let link = links[random.below(links.len() as u64) as usize];
+        let link = links[random.u64(..links.len() as u64) as usize];
         let connection = self.connections.get_mut(&link).expect("there");
         let bytes = io.count as usize * BLOCK;
         let blocks = Blocks { start: io.start, count: io.count, flags: IoFlags::NONE };
@@ -262,7 +263,7 @@ impl Client {
         connection.outstanding.insert(submitted.cid, Purpose::Admin { id, data, send });
     }
 
-    pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Random, spoils: u64) {
+    pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Rng, spoils: u64) {
         let Some(connection) = self.connections.get_mut(&link).filter(|_| !self.lost) else { return };
         let spoils = if connection.is_io { spoils } else { 0 };
         connection.received.extend_from_slice(bytes);

@@ -9,29 +9,11 @@ mod client;
 mod server;
 
 use client::Client;
+use fastrand::Rng;
 use nvme::pdu::Digests;
 use server::Server;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// A small random number generator, the same on every machine.
-pub struct Random(u64);
-
-impl Random {
-    /// A number below the bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % bound
-    }
-
-    /// True so often in a thousand times.
-    pub fn chance(&mut self, in_thousand: u64) -> bool {
-        self.below(1000) < in_thousand
-    }
-}
 
 /// A number that identifies a connection at both ends.
 pub type Link = u32;
@@ -58,13 +40,13 @@ impl Network {
 }
 
 /// Takes some bytes from the front of one of the streams.
-fn some(streams: &mut BTreeMap<Link, Vec<u8>>, random: &mut Random) -> Option<(Link, Vec<u8>)> {
+fn some(streams: &mut BTreeMap<Link, Vec<u8>>, random: &mut Rng) -> Option<(Link, Vec<u8>)> {
     let ready: Vec<Link> =
         streams.iter().filter(|(_, bytes)| !bytes.is_empty()).map(|(link, _)| *link).collect();
-    let link = *ready.get(random.below(ready.len().max(1) as u64) as usize)?;
+    let link = *ready.get(random.u64(..ready.len().max(1) as u64) as usize)?;
     let stream = streams.get_mut(&link)?;
-    let most = if random.chance(200) { 9 } else { stream.len() as u64 };
-    let length = (1 + random.below(most) as usize).min(stream.len());
+    let most = if random.u64(..1000) < 200 { 9 } else { stream.len() as u64 };
+    let length = (1 + random.u64(..most) as usize).min(stream.len());
     Some((link, stream.drain(..length).collect()))
 }
 
@@ -80,14 +62,14 @@ struct Seen {
 
 fn run(seed: u64, digests: Digests, flow_control: bool, faults: Faults, seen: &mut Seen) {
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut now = Duration::ZERO;
     let mut server = Server::new(now);
     let mut network = Network::default();
     let mut client = Client::new(now, digests, flow_control);
     for _ in 0..3000 {
-        now += Duration::from_micros(random.below(2000));
-        if random.chance(faults.changes) && client.is_live() {
+        now += Duration::from_micros(random.u64(..2000));
+        if (random.u64(..1000) < faults.changes) && client.is_live() {
             server.change_namespaces();
             seen.changes += 1;
         }
@@ -101,7 +83,7 @@ fn run(seed: u64, digests: Digests, flow_control: bool, faults: Faults, seen: &m
         if client.is_idle() && network.is_empty() && !server.has_to_send() {
             break;
         }
-        now += Duration::from_micros(random.below(2000));
+        now += Duration::from_micros(random.u64(..2000));
         step(now, &mut client, &mut server, &mut network, &mut random, calm, seen);
     }
     assert!(client.is_idle(), "everything ends");
@@ -120,7 +102,7 @@ fn step(
     client: &mut Client,
     server: &mut Server,
     network: &mut Network,
-    random: &mut Random,
+    random: &mut Rng,
     faults: Faults,
     seen: &mut Seen,
 ) {
@@ -139,7 +121,7 @@ fn step(
         client.receive(now, link, &bytes, random, faults.spoils);
     }
     let links: Vec<Link> = client.links();
-    let broken = if links.is_empty() || !random.chance(faults.breaks) { None } else { links.first() };
+    let broken = if links.is_empty() || random.u64(..1000) >= faults.breaks { None } else { links.first() };
     for link in server.take_closed().into_iter().chain(broken.copied()) {
         seen.breaks += 1;
         network.to_server.remove(&link);

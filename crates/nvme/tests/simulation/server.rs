@@ -1,7 +1,8 @@
 //! A target in memory: one volume with content, more without. Commands are executed one at a time
 //! in any order.
 
-use crate::{Link, Random, client};
+use crate::{Link, client};
+use fastrand::Rng;
 use nvme::controller::{
     Accepted, Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, QueueId, Request,
     Subsystem, Transport, Volume, VolumeId,
@@ -125,7 +126,7 @@ impl Server {
     }
 
     /// Executes what is left.
-    pub fn finish(&mut self, now: Duration, random: &mut Random) {
+    pub fn finish(&mut self, now: Duration, random: &mut Rng) {
         for _ in 0..10_000 {
             self.work(now, random);
         }
@@ -147,7 +148,7 @@ impl Server {
         self.subsystem.handle_queue_closed(now, queue);
     }
 
-    pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Random, spoils: u64) {
+    pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Rng, spoils: u64) {
         let new = || Connection {
             wire: TargetConnection::new(now, SETTINGS),
             queue: Queue::None,
@@ -277,10 +278,10 @@ impl Server {
     }
 
     /// Executes one command, perhaps, and carries out what the subsystem asks for.
-    pub fn work(&mut self, now: Duration, random: &mut Random) {
+    pub fn work(&mut self, now: Duration, random: &mut Rng) {
         let links: Vec<Link> = self.connections.keys().copied().collect();
         if !links.is_empty() {
-            let link = links[random.below(links.len() as u64) as usize];
+            let link = links[random.u64(..links.len() as u64) as usize];
             self.execute_one(link, random);
             self.drain(now, link);
         }
@@ -297,11 +298,11 @@ impl Server {
         }
     }
 
-    fn execute_one(&mut self, link: Link, random: &mut Random) {
+    fn execute_one(&mut self, link: Link, random: &mut Rng) {
         let connection = self.connections.get_mut(&link).expect("there");
         let ready: Vec<usize> =
             (0..connection.tasks.len()).filter(|at| connection.tasks[*at].is_ready).collect();
-        let Some(at) = ready.get(random.below(ready.len().max(1) as u64) as usize) else { return };
+        let Some(at) = ready.get(random.u64(..ready.len().max(1) as u64) as usize) else { return };
         let Task { request, data, .. } = connection.tasks.swap_remove(*at);
         let start = request.start as usize * client::BLOCK;
         let range = start..start + request.blocks as usize * client::BLOCK;
@@ -329,7 +330,7 @@ impl Server {
                 if data.is_empty() {
                     connection.wire.respond(&cqe, &mut connection.sent);
                 } else {
-                    send(connection, &cqe, &data, &mut Random(0));
+                    send(connection, &cqe, &data, &mut Rng::with_seed(0));
                 }
             }
             Output::View { cntlid, view } => {
@@ -367,10 +368,10 @@ impl Server {
 }
 
 /// Sends data in parts of any length, and the completion if they do not imply it.
-fn send(connection: &mut Connection, cqe: &Cqe, data: &[u8], random: &mut Random) {
+fn send(connection: &mut Connection, cqe: &Cqe, data: &[u8], random: &mut Rng) {
     let mut rest = ToHost::new(cqe.cid, data.len() as u32);
     while rest.left() > 0 {
-        let part = if random.chance(500) { 1 + random.below(5000) as u32 } else { u32::MAX };
+        let part = if random.u64(..1000) < 500 { 1 + random.u64(..5000) as u32 } else { u32::MAX };
         let sent = connection.wire.send_data(&mut rest, part, cqe, &mut connection.sent);
         let part = &data[sent.offset as usize..(sent.offset + sent.length) as usize];
         connection.sent.extend_from_slice(part);
@@ -384,9 +385,9 @@ fn send(connection: &mut Connection, cqe: &Cqe, data: &[u8], random: &mut Random
 }
 
 /// Changes a byte of data, sometimes.
-pub fn spoil(data: &mut [u8], random: &mut Random, in_thousand: u64) {
-    if !data.is_empty() && random.chance(in_thousand) {
-        let at = random.below(data.len() as u64) as usize;
+pub fn spoil(data: &mut [u8], random: &mut Rng, in_thousand: u64) {
+    if !data.is_empty() && (random.u64(..1000) < in_thousand) {
+        let at = random.u64(..data.len() as u64) as usize;
         data[at] ^= 0x40;
     }
 }
