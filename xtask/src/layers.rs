@@ -202,7 +202,7 @@ pub(crate) const RULES: &[Rule] = &[
 ];
 
 /// External crates that the tests of every crate may use, including pure ones.
-const OTHERS_IN_TESTS: [&str; 2] = ["proptest", "tempfile"];
+const OTHERS_IN_TESTS: [&str; 3] = ["fastrand", "proptest", "tempfile"];
 
 /// A sentence for every dependency that is not allowed.
 pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
