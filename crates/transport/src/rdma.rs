@@ -23,8 +23,8 @@
 //!   holds one. This is the fence before such memory is used again.
 //!
 //! [`Requester`] is a client's connection built on an endpoint, [`Responder`] a server's: calls and
-//! replies, as the state machines of `rpcrdma` frame them. [`Carrier`] is a server's connection for
-//! a protocol that is not RPC.
+//! replies, as the state machines of `rpcrdma` frame them. [`Lender`] is a client's connection for
+//! a protocol that is not RPC, and [`Carrier`] a server's.
 //!
 //! Everything runs on the calling thread; nothing blocks except the system calls that create and
 //! destroy objects.
@@ -34,6 +34,7 @@ mod carrier;
 mod direct;
 mod domain;
 mod endpoint;
+mod lender;
 mod listener;
 mod pool;
 mod requester;
@@ -42,6 +43,7 @@ mod responder;
 pub use carrier::{Carrier, Moved, Outgoing, Remote, Room};
 pub use direct::Pieces;
 pub use endpoint::Endpoint;
+pub use lender::{Heard, Lender};
 pub use listener::{Incoming, Listener};
 pub use pool::{Buffer, Part};
 pub use requester::{Connecting, Requester};

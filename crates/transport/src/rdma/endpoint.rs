@@ -125,6 +125,10 @@ pub struct Endpoint<T> {
     reads_made: u8,
     local: Option<SocketAddr>,
     peer: SocketAddr,
+    /// What is said to the peer instead of the offer.
+    private_data: Option<Box<[u8]>>,
+    /// What the peer said as it accepted or refused.
+    peer_data: Vec<u8>,
     number: u64,
     /// Pieces of work at the end of `posted` that will have no completion of their own.
     unsignalled: usize,
@@ -145,6 +149,21 @@ impl<T> Endpoint<T> {
         let identifier = Identifier::new(&EventChannel::new()?)?;
         identifier.resolve(local, peer, options.resolve_within)?;
         Ok(Self::new(identifier, (local, peer), State::Resolving, *options))
+    }
+
+    /// Like [`Endpoint::connect`], with private data of another protocol than RPC.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::connect`].
+    pub fn connect_with(
+        local: Option<SocketAddr>,
+        peer: SocketAddr,
+        options: &Options,
+        private_data: &[u8],
+    ) -> Result<Self, Error> {
+        let mut endpoint = Self::connect(local, peer, options)?;
+        endpoint.private_data = Some(private_data.into());
+        Ok(endpoint)
     }
 
     pub(super) fn incoming(
@@ -191,6 +210,8 @@ impl<T> Endpoint<T> {
             options,
             local,
             peer,
+            private_data: None,
+            peer_data: Vec::new(),
             number: 0,
             unsignalled: 0,
             unsignalled_keeps: false,
@@ -281,6 +302,12 @@ impl<T> Endpoint<T> {
     #[must_use]
     pub const fn agreed(&self) -> Option<Agreed> {
         self.agreed
+    }
+
+    /// What the peer said as it accepted or refused. Padded by some transports.
+    #[must_use]
+    pub fn peer_data(&self) -> &[u8] {
+        &self.peer_data
     }
 
     /// The counters of this endpoint.
@@ -666,6 +693,9 @@ impl<T> Endpoint<T> {
 
     fn take_connection_event(&mut self) -> Result<Option<Event<T>>, Error> {
         while let Some(event) = self.channel.poll()? {
+            if matches!(event.kind, EventKind::Established | EventKind::Rejected) {
+                self.peer_data.clone_from(&event.private_data);
+            }
             match event.kind {
                 EventKind::AddressResolved => self.identifier.resolve_route(self.options.resolve_within)?,
                 EventKind::RouteResolved => self.begin_to_connect()?,
@@ -699,9 +729,10 @@ impl<T> Endpoint<T> {
     fn begin_to_connect(&mut self) -> Result<(), Error> {
         self.make_queue_pair()?;
         self.state = State::Opening;
-        let private_data = self.options.offer.encode();
+        let offer = self.options.offer.encode();
+        let private_data = self.private_data.as_deref().unwrap_or(&offer);
         let Options { reads_served, reads_made, .. } = self.options;
-        self.identifier.connect(&Terms { private_data: &private_data, reads_served, reads_made })?;
+        self.identifier.connect(&Terms { private_data, reads_served, reads_made })?;
         Ok(())
     }
 }
