@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Duration;
 
+use initiator::Transport;
+
 use crate::error::{Error, Result};
 use crate::experiment::{Embedded, Experiment};
 use crate::limit::{self, Direction, Mode, Shape, Traffic, Try, calibrate_with, measure_once, verbs};
@@ -24,6 +26,8 @@ pub struct Limits {
     over_rdma: Vec<Option<RdmaLimit>>,
     /// The limits over NVMe/TCP by workload; empty if no route leads to the embedded target.
     on_volume: Vec<Option<Limit>>,
+    /// The same over NVMe/RDMA.
+    on_volume_over_rdma: Vec<Option<RdmaLimit>>,
     per_try: Duration,
     /// The congestion control with the highest throughput; both ends of the embedded group use it.
     pub congestion: Option<String>,
@@ -38,6 +42,7 @@ struct Limit {
 
 #[derive(Debug)]
 struct RdmaLimit {
+    name: String,
     shape: Shape,
     tries: Vec<verbs::Try>,
 }
@@ -70,20 +75,24 @@ impl Limit {
 
     /// The workload and the shape of its traffic, in one line.
     fn describe(&self) -> String {
-        let Shape { block_bytes, depth, connections, direction, .. } = &self.shape;
-        let verb = match direction {
-            Direction::Read => "reads",
-            Direction::Write => "writes",
-            Direction::Mixed => "reads and writes at once",
-        };
-        let block = match block_bytes {
-            bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-            bytes => format!("{} KiB", bytes >> 10),
-        };
-        let name = &self.name;
         let over = if self.shape.traffic == Traffic::Nfs { "" } else { ", over NVMe/TCP" };
-        format!("{name}: {verb}, {block} blocks, depth {depth} on each of {connections} connections{over}")
+        format!("{}{over}", describe(&self.name, &self.shape))
     }
+}
+
+/// The workload and the shape of its payload, in one line.
+fn describe(name: &str, shape: &Shape) -> String {
+    let Shape { block_bytes, depth, connections, direction, .. } = shape;
+    let verb = match direction {
+        Direction::Read => "reads",
+        Direction::Write => "writes",
+        Direction::Mixed => "reads and writes at once",
+    };
+    let block = match block_bytes {
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes => format!("{} KiB", bytes >> 10),
+    };
+    format!("{name}: {verb}, {block} blocks, depth {depth} on each of {connections} connections")
 }
 
 impl Limits {
@@ -95,13 +104,14 @@ impl Limits {
         if !route.is_embedded {
             return None;
         }
-        if matches!(route.access, Access::Volume(_)) {
-            return Some(self.on_volume.get(workload)?.as_ref()?.best()?.gbytes_per_s);
-        }
+        let (over_tcp, over_rdma) = match route.access {
+            Access::Volume(_) => (&self.on_volume, &self.on_volume_over_rdma),
+            _ => (&self.by_workload, &self.over_rdma),
+        };
         match (route.is_rdma(), route.mixes()) {
             (_, true) => None,
-            (false, _) => Some(self.by_workload.get(workload)?.as_ref()?.best()?.gbytes_per_s),
-            (true, _) => Some(self.over_rdma.get(workload)?.as_ref()?.best()?.gbytes_per_s),
+            (false, _) => Some(over_tcp.get(workload)?.as_ref()?.best()?.gbytes_per_s),
+            (true, _) => Some(over_rdma.get(workload)?.as_ref()?.best()?.gbytes_per_s),
         }
     }
 
@@ -117,11 +127,13 @@ impl Limits {
                 limit.measure_again(per_try, progress)?;
             }
         }
-        if let Some(Some(limit)) = self.over_rdma.get_mut(workload)
-            && let Some(mode) = limit.best().map(|best| best.mode)
-        {
-            let tried = verbs::measure_once(&limit.shape, mode, per_try);
-            limit.tries.push(tried.map_err(|error| Error::CalibrateRdma(error.into()))?);
+        for limits in [&mut self.over_rdma, &mut self.on_volume_over_rdma] {
+            if let Some(Some(limit)) = limits.get_mut(workload)
+                && let Some(mode) = limit.best().map(|best| best.mode)
+            {
+                let tried = verbs::measure_once(&limit.shape, mode, per_try);
+                limit.tries.push(tried.map_err(|error| Error::CalibrateRdma(error.into()))?);
+            }
         }
         Ok(())
     }
@@ -146,7 +158,13 @@ impl Limits {
             iops: tried.iops,
         };
         let mut all = Vec::new();
-        let most = self.by_workload.len().max(self.on_volume.len());
+        let most = self.by_workload.len().max(self.on_volume.len()).max(self.on_volume_over_rdma.len());
+        let of_rdma = |limits: &[Option<RdmaLimit>], index: usize, route: &str, over: &str| {
+            let limit = limits.get(index)?.as_ref()?;
+            let shape = format!("{}, over {over}", describe(&limit.name, &limit.shape));
+            let tries = limit.tries.iter().map(over_rdma).collect();
+            Some(record::Calibration::of(shape, Some(route.to_owned()), tries))
+        };
         let of = |limits: &[Option<Limit>], index: usize, route: Option<&str>| {
             let limit = limits.get(index)?.as_ref()?;
             let tries = limit.tries.iter().map(tried).collect();
@@ -155,13 +173,8 @@ impl Limits {
         for index in 0..most {
             all.extend(of(&self.by_workload, index, None));
             all.extend(of(&self.on_volume, index, Some("nvme-tcp")));
-            if let (Some(Some(of_rdma)), Some(Some(limit))) =
-                (self.over_rdma.get(index), self.by_workload.get(index))
-            {
-                let tries = of_rdma.tries.iter().map(over_rdma).collect();
-                let shape = format!("{}, over RDMA", limit.describe());
-                all.push(record::Calibration::of(shape, Some("rdma".into()), tries));
-            }
+            all.extend(of_rdma(&self.over_rdma, index, "rdma", "RDMA"));
+            all.extend(of_rdma(&self.on_volume_over_rdma, index, "nvme-rdma", "NVMe/RDMA"));
         }
         all
     }
@@ -203,24 +216,49 @@ pub fn calibrate_all(experiment: &Experiment, progress: &Progress) -> Result<Lim
     if let Some(group) = experiment.embedded() {
         calibrate_group(experiment, group, &planned, &mut limits, progress)?;
     }
-    // Host and target have what the system has.
-    let usual: Vec<String> = transport::socket::congestion_controls().into_iter().take(1).collect();
-    let volumes = experiment.routes.iter().filter_map(|route| route.volume(experiment));
-    let embedded = volumes.filter(|(target, _)| **target == VolumeTarget::Embedded);
-    let paths = embedded.clone().map(|(_, options)| options.paths).max();
-    let connections = embedded.map(|(target, options)| options.connections(target)).max();
-    if let (Some(paths), Some(connections)) = (paths, connections) {
+    calibrate_volume(experiment, &planned, &mut limits, progress)?;
+    Ok(limits)
+}
+
+/// Measures the limits of the embedded target.
+fn calibrate_volume(
+    experiment: &Experiment,
+    planned: &[PlannedWorkload],
+    limits: &mut Limits,
+    progress: &Progress,
+) -> Result<()> {
+    let most = |over: Transport| {
+        let volumes = experiment.routes.iter().filter_map(|route| route.volume(experiment));
+        let embedded = volumes.filter(|(target, _)| **target == VolumeTarget::Embedded);
+        let over = embedded.filter(|(_, options)| options.transport() == over);
+        let both = over.map(|(target, options)| (options.paths, options.connections(target)));
+        both.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
+    };
+    if let Some((paths, connections)) = most(Transport::Tcp) {
+        // Host and target have what the system has.
+        let usual: Vec<String> = transport::socket::congestion_controls().into_iter().take(1).collect();
         let remotes = crate::group::addresses(paths, &[]);
         let traffic = Traffic::NvmeTcp { in_capsule_bytes: target::CAPSULE_DATA_BYTES as usize };
         let steps = planned.len() * Mode::ALL.len();
         progress.stage("measuring the limit of NVMe/TCP", steps as u64);
-        for workload in &planned {
+        for workload in planned {
             let shape = shape(workload, connections, &remotes, traffic);
             let limit = shape.map(|shape| measured(workload, shape, &usual, limits.per_try, progress));
             limits.on_volume.push(limit.transpose()?);
         }
     }
-    Ok(limits)
+    let devices = crate::rdma::addresses().unwrap_or_default();
+    if let (Some((_, connections)), false) = (most(Transport::Rdma), devices.is_empty()) {
+        progress.stage("measuring the limit of NVMe/RDMA", (planned.len() * verbs::Mode::ALL.len()) as u64);
+        for workload in planned {
+            // Over RDMA each block is a message and its payload, as for NFS.
+            let shape = shape(workload, connections, &devices, Traffic::Nfs);
+            let limit = shape
+                .map(|shape| calibrate_rdma(workload.name(), &shape, &devices, limits.per_try, progress));
+            limits.on_volume_over_rdma.push(limit);
+        }
+    }
+    Ok(())
 }
 
 /// The limit of a workload's shape.
@@ -250,9 +288,9 @@ fn calibrate_group(
 ) -> Result<()> {
     let remotes = crate::group::addresses(group.nodes, group.addresses);
     let over_nfs = experiment.routes.iter().filter(|route| route.volume(experiment).is_none());
-    let connections = over_nfs.map(|route| route.connections(experiment)).max().unwrap_or(1);
+    let connections = over_nfs.clone().map(|route| route.connections(experiment)).max().unwrap_or(1);
     let offered = transport::socket::congestion_controls();
-    let over_rdma = experiment.routes.iter().any(|route| routes::is_rdma(&route.options));
+    let over_rdma = over_nfs.into_iter().any(|route| routes::is_rdma(&route.options));
     let rdma = if over_rdma { crate::rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let of_rdma = if rdma.is_empty() { 0 } else { verbs::Mode::ALL.len() };
     let steps = planned.len() * (offered.len() * Mode::ALL.len() + of_rdma);
@@ -265,7 +303,9 @@ fn calibrate_group(
         };
         let limit = measured(workload, shape, &offered, limits.per_try, progress)?;
         if !rdma.is_empty() {
-            limits.over_rdma.push(Some(calibrate_rdma(&limit.shape, &rdma, limits.per_try, progress)));
+            let name = workload.name();
+            let limit = calibrate_rdma(name, &limit.shape, &rdma, limits.per_try, progress);
+            limits.over_rdma.push(Some(limit));
         }
         limits.by_workload.push(Some(limit));
     }
@@ -275,7 +315,13 @@ fn calibrate_group(
 
 /// Measures the limit of a shape over RDMA. A device that cannot reach itself has no limit; whether
 /// it can be mounted over is found out and reported later.
-fn calibrate_rdma(shape: &Shape, addresses: &[IpAddr], per_try: Duration, progress: &Progress) -> RdmaLimit {
+fn calibrate_rdma(
+    name: &str,
+    shape: &Shape,
+    addresses: &[IpAddr],
+    per_try: Duration,
+    progress: &Progress,
+) -> RdmaLimit {
     let shape = Shape { remotes: addresses.to_vec(), ..shape.clone() };
     let mut tries = Vec::new();
     for mode in verbs::Mode::ALL {
@@ -289,7 +335,7 @@ fn calibrate_rdma(shape: &Shape, addresses: &[IpAddr], per_try: Duration, progre
             break;
         }
     }
-    RdmaLimit { shape, tries }
+    RdmaLimit { name: name.to_owned(), shape, tries }
 }
 
 /// The congestion control with the highest sum of its shares of each limit.

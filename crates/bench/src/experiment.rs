@@ -437,7 +437,7 @@ impl Experiment {
         let base = Self::built_in(procedure);
         let routes = targets::routes(targets).map_err(|(text, cause)| {
             let form = "a directory, nfs://HOST/EXPORT?OPTIONS, kernel:nfs://HOST/EXPORT?OPTIONS, \
-                 nvme-tcp://ADDR:PORT/NQN?OPTIONS, group:?OPTIONS or volume:?OPTIONS";
+                 nvme-tcp://ADDR:PORT/NQN?OPTIONS, nvme-rdma://..., group:?OPTIONS or volume:?OPTIONS";
             crate::Error::refused(format!("cannot measure {text}"), cause, form)
         })?;
         let target = routes.first().and_then(|route| route.target.clone());

@@ -1,9 +1,10 @@
 //! The routes of an experiment: ready to be mounted, or skipped with a reason.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 
 use client::options::Version;
 use client::{Address, Mount, Settings};
+use initiator::Transport as BlockTransport;
 use plan::link::Transport;
 use record::{PathCounters, Record, Route};
 use serde::{Deserialize, Serialize};
@@ -137,14 +138,18 @@ impl ReadyRoute {
         match &self.access {
             Access::Mount(mounted) => mounted.settings.uses_rdma(),
             Access::Directory(directory) => directory.is_rdma,
-            Access::Remote(_) | Access::Volume(_) => false,
+            Access::Volume(volume) => volume.uses(BlockTransport::Rdma),
+            Access::Remote(_) => false,
         }
     }
 
     /// Whether the route uses both transports.
     #[must_use]
     pub fn mixes(&self) -> bool {
-        self.settings().is_some_and(Settings::mixes)
+        match &self.access {
+            Access::Volume(volume) => volume.uses(BlockTransport::Rdma) && volume.uses(BlockTransport::Tcp),
+            _ => self.settings().is_some_and(Settings::mixes),
+        }
     }
 
     /// The transport of the payload, which determines how much of a link the headers use.
@@ -154,10 +159,12 @@ impl ReadyRoute {
         if self.is_rdma() && !self.mixes() {
             return if speaks_ethernet() { Transport::RoceV2 } else { Transport::InfiniBand };
         }
-        let is_ipv6 = self
-            .settings()
-            .is_some_and(|settings| settings.remotes.iter().all(|remote| remote.address.is_ipv6()))
-            || matches!(&self.access, Access::Volume(volume) if volume.addresses().iter().all(SocketAddr::is_ipv6));
+        let is_ipv6 = match &self.access {
+            Access::Volume(volume) => volume.addresses().iter().all(|address| address.socket.is_ipv6()),
+            _ => self
+                .settings()
+                .is_some_and(|settings| settings.remotes.iter().all(|remote| remote.address.is_ipv6())),
+        };
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
     }
 
@@ -413,7 +420,12 @@ fn one(
             return Ok(Ok(of_local(spec, directory, experiment, progress)));
         }
         Target::Volume(target) => {
-            return of_volume(spec, target, experiment, embedded.volume, progress.watch()).map(Ok);
+            let route = of_volume(spec, target, experiment, embedded.volume, progress.watch());
+            return match route {
+                // A device cannot always reach itself.
+                Err(Error::Volume { cause, .. }) if is_rdma(&spec.options) => Ok(Err(cause.to_string())),
+                route => route.map(Ok),
+            };
         }
         Target::Kernel(server) => return of_kernel(spec, server, experiment, progress),
     };
@@ -485,8 +497,11 @@ fn of_volume(
     })?;
     let volume = VolumeRoute::open(&spec.name, target, &options, embedded, watch)?;
     let is_embedded = *target == VolumeTarget::Embedded;
-    let all = embedded.filter(|_| is_embedded).map_or(volume.addresses(), EmbeddedVolume::addresses);
-    let node_names = all.iter().map(|address| address.ip().to_string()).collect();
+    let name = |address: &initiator::Address| address.socket.ip().to_string();
+    let node_names = match embedded.filter(|_| is_embedded) {
+        Some(embedded) => embedded.addresses(options.transport()).map(|address| name(&address)).collect(),
+        None => volume.addresses().iter().map(name).collect(),
+    };
     let nodes = volume.addresses().len();
     let mut workloads = experiment.workloads_of(spec);
     for (index, workload) in experiment.planned().iter().enumerate() {

@@ -266,7 +266,8 @@ fn half(
         .collect();
     let pace_bytes = pace_bits_per_s.map(|bits| bits / 8);
     let specs = runnable(experiment, pace_bits_per_s, &workloads, record);
-    let over_rdma = specs.iter().any(|spec| routes::is_rdma(&spec.options));
+    let on_group = specs.iter().filter(|spec| spec.volume(experiment).is_none());
+    let over_rdma = on_group.into_iter().any(|spec| routes::is_rdma(&spec.options));
     let rdma = if over_rdma { rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let admitted = fleet.map(|fleet| fleet.borrow().addresses()).unwrap_or_default();
     let group = match experiment.embedded() {
@@ -374,7 +375,8 @@ fn inspect(
 /// Whether the embedded group can be mounted over this route: a local RDMA device cannot always
 /// reach itself. The reason is put into the record.
 fn reaches(route: &ReadyRoute, record: &mut Record) -> bool {
-    if !route.is_rdma() || !route.is_embedded {
+    // A volume was attached already.
+    if !route.is_rdma() || !route.is_embedded || matches!(route.access, Access::Volume(_)) {
         return true;
     }
     let Err(error) = route.mount() else { return true };

@@ -5,14 +5,15 @@
 //! - `group:NODES?OPTIONS`: an embedded group
 //! - `kernel:nfs://HOST/EXPORT?OPTIONS` or `kernel:HOST:/EXPORT`: a server, mounted by the kernel's
 //!   client
-//! - `nvme-tcp://ADDR:PORT/NQN?OPTIONS`: a block volume of a target, by our host
+//! - `nvme-tcp://ADDR:PORT/NQN?OPTIONS`, `nvme-rdma://...`: a block volume of a target, by our host
 //! - `volume:?OPTIONS`: a block volume of an embedded target
 //! - `/DIRECTORY`: a directory of this machine, whatever file system it is on
 
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{RouteSpec, Target};
-use crate::volume::options::{EMBEDDED, SCHEME};
+use crate::routes::is_rdma;
+use crate::volume::options::EMBEDDED;
 use crate::volume::{VolumeOptions, VolumeTarget};
 
 /// The nodes of an embedded group unless the target says otherwise.
@@ -60,17 +61,12 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, String> {
 
 /// Reads a block volume; `None` if the text is none.
 fn volume(text: &str) -> Option<Result<Parsed, String>> {
-    let (place, is_embedded) = match (text.strip_prefix(SCHEME), text.strip_prefix(EMBEDDED)) {
-        (Some(place), _) => (place, false),
-        (None, Some(options)) => (options, true),
-        (None, None) => return None,
-    };
-    let (place, options) = place.split_once('?').unwrap_or((place, ""));
+    let (place, options) = text.split_once('?').unwrap_or((text, ""));
     let options = options.replace('&', ",");
-    let target = match (is_embedded, place) {
-        (false, place) => VolumeTarget::parse(place),
-        (true, "") => Ok(VolumeTarget::Embedded),
-        (true, other) => Err(format!("{other}: the options of an embedded volume are behind a ?")),
+    let target = match place.strip_prefix(EMBEDDED) {
+        None => VolumeTarget::parse(place)?,
+        Some("") => Ok(VolumeTarget::Embedded),
+        Some(other) => Err(format!("{other}: the options of an embedded volume are behind a ?")),
     };
     let parsed = target.and_then(|target| {
         VolumeOptions::parse(&options, &target)?;
@@ -109,7 +105,7 @@ pub(crate) fn routes(targets: &[String]) -> Result<Vec<RouteSpec>, (String, Stri
             false => PathBuf::from(text),
         };
         let parsed = parse(&absolute.to_string_lossy()).map_err(|cause| (text.clone(), cause))?;
-        let first = name(&parsed.target);
+        let first = name(&parsed);
         let numbered = (2..).map(|number| format!("{first}-{number}"));
         let mut names = std::iter::once(first.clone()).chain(numbered);
         let name = names.find(|name| routes.iter().all(|route| route.name != *name)).unwrap_or(first);
@@ -120,16 +116,20 @@ pub(crate) fn routes(targets: &[String]) -> Result<Vec<RouteSpec>, (String, Stri
 }
 
 /// The name of a route by its target: the directory's last part, or the host.
-fn name(target: &Target) -> String {
-    match target {
+fn name(parsed: &Parsed) -> String {
+    match &parsed.target {
         Target::Directory(path) => {
             path.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned())
         }
         Target::Embedded { .. } => "group".to_owned(),
-        Target::Volume(VolumeTarget::Embedded) => "nvme-tcp".to_owned(),
-        Target::Volume(VolumeTarget::At { address, .. }) => format!("nvme-tcp {address}"),
+        Target::Volume(VolumeTarget::Embedded) => {
+            if is_rdma(&parsed.options) { "nvme-rdma" } else { "nvme-tcp" }.to_owned()
+        }
+        Target::Volume(VolumeTarget::At { address, .. }) => {
+            format!("nvme-{} {}", address.transport.name(), address.socket)
+        }
         Target::Server(server) | Target::Kernel(server) => {
-            let by = if matches!(target, Target::Kernel(_)) { "kernel " } else { "" };
+            let by = if matches!(parsed.target, Target::Kernel(_)) { "kernel " } else { "" };
             let place = server.strip_prefix("nfs://").unwrap_or(server);
             format!("{by}{}", place.split('/').next().unwrap_or(place).trim_end_matches(':'))
         }

@@ -1,4 +1,4 @@
-//! Routes to block volumes over NVMe/TCP, by our host (the crate `initiator`).
+//! Routes to block volumes over NVMe/TCP and NVMe/RDMA, by our host (the crate `initiator`).
 //!
 //! A volume has no files: each file of a workload is a range of its blocks ([`regions`]). A volume
 //! of others is only read, unless the route says that it may be overwritten. The load is made by

@@ -6,14 +6,14 @@ use chap::{
     command,
 };
 use nvme::controller::{
-    Access, Action, Config, IoQueue, Kind, Limits, Node, Output, Port, Subsystem, Transport, Volume, VolumeId,
+    Access, Action, Config, IoQueue, Kind, Limits, Node, Output, Port, Subsystem, Volume, VolumeId,
 };
 use nvme::fabrics::{
     CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, Property, disconnect,
 };
 use nvme::identify::NamespaceIds;
 use nvme::register::CC;
-use nvme::{AdminOpcode, Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
+use nvme::{AdminOpcode, Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,7 @@
 
 use chap::{Algorithms, Secret};
 use nvme::pdu::Digests;
-use nvme::{HostId, Nqn};
-use std::net::SocketAddr;
+use nvme::{Address, HostId, Nqn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +17,14 @@ pub struct Config {
     /// The subsystem.
     pub subsystem: Nqn,
     /// The addresses, each a path.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
     /// I/O queues of each controller.
     pub queues: u16,
     /// Entries of each I/O queue.
     pub entries: u16,
     /// The keep-alive timeout.
     pub keep_alive: Duration,
-    /// Digests of headers and data.
+    /// Digests of headers and data, over TCP. RDMA devices check what they carry.
     pub digests: Digests,
     /// For targets that ask this host to authenticate.
     pub secrets: Option<Secrets>,
@@ -41,12 +40,17 @@ pub struct Config {
 impl Config {
     /// Usual settings.
     #[must_use]
-    pub fn new(host: Nqn, host_id: HostId, subsystem: Nqn, addresses: Vec<SocketAddr>) -> Self {
+    pub fn new(
+        host: Nqn,
+        host_id: HostId,
+        subsystem: Nqn,
+        addresses: impl IntoIterator<Item: Into<Address>>,
+    ) -> Self {
         Self {
             host,
             host_id,
             subsystem,
-            addresses,
+            addresses: addresses.into_iter().map(Into::into).collect(),
             queues: 2,
             entries: 128,
             keep_alive: Duration::from_secs(5),

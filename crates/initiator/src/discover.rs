@@ -1,11 +1,11 @@
 //! Asks a discovery service which subsystems there are.
 
 use crate::error::{Error, Lost, Refusal};
-use crate::queue::{Event, Memory, Payload, Queue, Slice};
+use crate::queue::{Event, Memory, Payload, Queue, Settings, Slice};
 use nvme::host::{Command, CommandData, DiscoveryReader, HostConfig, HostOutput, Initiator, Reading, Role};
 use nvme::log_page::{DiscoveryLog, GetLogPage, SubsystemType, TransportType};
 use nvme::pdu::Digests;
-use nvme::{HostId, Nqn, Sgl};
+use nvme::{Address, HostId, Nqn, Sgl, Transport};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const LOG: u64 = 1 << 32;
 pub struct Found {
     /// Its name.
     pub subsystem: Nqn,
-    /// Where it is reached over TCP.
-    pub addresses: Vec<SocketAddr>,
+    /// Where it is reached over TCP and RDMA.
+    pub addresses: Vec<Address>,
 }
 
 #[derive(Debug, Default)]
@@ -39,11 +39,12 @@ impl Memory for Rooms {
 /// [`Error::Unreachable`] if there is no discovery service in time, [`Error::Refused`],
 /// [`Error::Discovery`].
 pub fn discover(
-    address: SocketAddr,
+    address: impl Into<Address>,
     host: &Nqn,
     host_id: HostId,
     within: Duration,
 ) -> Result<Vec<Found>, Error> {
+    let address = address.into();
     let unreachable = |lost: &Lost| Error::Unreachable { within, causes: format!("{address}: {lost}") };
     let mut session = Session::open(address, within).map_err(|lost| unreachable(&lost))?;
     let config = HostConfig {
@@ -54,7 +55,7 @@ pub fn discover(
         entries: 32,
         keep_alive: Duration::ZERO,
         flow_control: false,
-        keyed: false,
+        keyed: address.transport == Transport::Rdma,
     };
     session.read(config, address).map_err(|failed| match failed {
         Failed::Lost(Lost::Failed(nvme::host::Failure::Command(_, status))) => {
@@ -88,10 +89,11 @@ struct Session {
 }
 
 impl Session {
-    fn open(address: SocketAddr, within: Duration) -> Result<Self, Lost> {
+    fn open(address: Address, within: Duration) -> Result<Self, Lost> {
         let poller = Poller::new().map_err(Lost::Socket)?;
-        let queue = Queue::connect(address, Digests::default(), 32, 1 << 20).map_err(Lost::Connect)?;
-        poller.add(queue.fd(), 0, queue.interest()).map_err(Lost::Socket)?;
+        let digests = Digests::default();
+        let queue = Queue::connect(&Settings { address, qid: 0, entries: 32, digests })?;
+        queue.register(&poller, 0)?;
         let began = Instant::now();
         let scratch = vec![0; 16 << 10];
         let rooms = Rooms::default();
@@ -121,7 +123,7 @@ impl Session {
             return Err(Lost::ConnectTimeout);
         }
         let due = due.map_or(left, |due| due.saturating_sub(self.began.elapsed()));
-        self.poller.modify(self.queue.fd(), 0, self.queue.interest()).map_err(Lost::Socket)?;
+        self.queue.watch(&self.poller, 0)?;
         let (mut ready, mut events) = (Events::new(), Vec::new());
         self.poller.wait(&mut ready, Some(left.min(due))).map_err(Lost::Socket)?;
         for event in ready.iter() {
@@ -142,7 +144,7 @@ impl Session {
         self.submit(self.next_tag, Command { sqe, data: CommandData::Receive(bytes) })
     }
 
-    fn read(&mut self, config: HostConfig, asked: SocketAddr) -> Result<Vec<Found>, Failed> {
+    fn read(&mut self, config: HostConfig, asked: Address) -> Result<Vec<Found>, Failed> {
         let mut config = Some(config);
         let mut machine: Option<Initiator> = None;
         let mut reader: Option<DiscoveryReader> = None;
@@ -194,19 +196,24 @@ impl Session {
     }
 }
 
-/// The subsystems of a log that are reached over TCP. An entry without an address means the one
-/// that was asked.
-fn found(log: &DiscoveryLog, asked: SocketAddr) -> Vec<Found> {
+/// The subsystems of a log that are reached over TCP or RDMA. An entry without an address means the
+/// one that was asked.
+fn found(log: &DiscoveryLog, asked: Address) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for entry in &log.entries {
-        if entry.transport != TransportType::TCP || entry.subsystem_type != SubsystemType::NVM {
+        let transport = match entry.transport {
+            TransportType::TCP => Transport::Tcp,
+            TransportType::RDMA => Transport::Rdma,
+            _ => continue,
+        };
+        if entry.subsystem_type != SubsystemType::NVM {
             continue;
         }
         let Ok(subsystem) = entry.subsystem() else { continue };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        let ip = text(entry.address()).parse::<IpAddr>().unwrap_or(asked.ip());
+        let ip = text(entry.address()).parse::<IpAddr>().unwrap_or(asked.socket.ip());
         let Ok(port) = text(entry.service()).parse() else { continue };
-        let address = SocketAddr::new(ip, port);
+        let address = Address { socket: SocketAddr::new(ip, port), transport };
         match all.iter_mut().find(|one| one.subsystem == subsystem) {
             Some(one) if one.addresses.contains(&address) => {}
             Some(one) => one.addresses.push(address),
@@ -214,4 +221,42 @@ fn found(log: &DiscoveryLog, asked: SocketAddr) -> Vec<Found> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::log_page::DiscoveryEntry;
+
+    #[test]
+    fn a_subsystem_has_the_addresses_of_both_transports_and_none_of_others() {
+        let subnqn = |name: &str| Nqn::new(name).expect("a name").encode();
+        let entry = |transport, address, service| {
+            let mut entry = DiscoveryEntry {
+                transport,
+                subsystem_type: SubsystemType::NVM,
+                subnqn: subnqn("nqn.2026-11.test:array"),
+                ..DiscoveryEntry::default()
+            };
+            entry.set_address(address, service);
+            entry
+        };
+        let entries = vec![
+            entry(TransportType::TCP, "10.0.0.1", "4420"),
+            entry(TransportType::RDMA, "10.0.0.1", "4420"),
+            entry(TransportType::RDMA, "10.0.0.1", "4420"),
+            entry(TransportType::FIBRE_CHANNEL, "nn-0x1:pn-0x2", "none"),
+            entry(TransportType::TCP, "", "4421"),
+            entry(TransportType::TCP, "10.0.0.2", "nvme"),
+            DiscoveryEntry {
+                subsystem_type: SubsystemType::CURRENT_DISCOVERY,
+                ..entry(TransportType::TCP, "10.0.0.3", "8009")
+            },
+        ];
+        let asked = "rdma:10.0.0.9:8009".parse().expect("an address");
+        let all = found(&DiscoveryLog { generation: 1, entries }, asked);
+        let addresses: Vec<String> = all[0].addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.1:4420", "rdma:10.0.0.1:4420", "10.0.0.9:4421"]);
+        assert_eq!(all.len(), 1);
+    }
 }

@@ -16,7 +16,7 @@ mod path;
 mod tasks;
 
 use crate::config::Config;
-use crate::error::{Error, Lost};
+use crate::error::Error;
 use crate::queue::{Event, Memory, Queue};
 use crate::request::{Completion, Operation, Part, Reply, Request};
 use crate::shared::{Message, Shared};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use transport::poll::{Events, Interest, Poller};
+use transport::poll::{Events, Poller};
 
 /// The token of the waker; queues have theirs from 0 on.
 pub(crate) const WAKER: u64 = u64::MAX;
@@ -56,7 +56,6 @@ struct Slot {
     qid: u16,
     /// On it, the host is being authenticated.
     authentication: Option<Authenticating>,
-    interest: Interest,
     /// No other slot has it, also not one with the same token later.
     serial: u64,
 }
@@ -239,15 +238,9 @@ impl Engine {
     fn flush(&mut self, token: usize) {
         let Some(slot) = self.slots.get_mut(token) else { return };
         let path = slot.path;
-        if let Err(lost) = slot.queue.send() {
-            return self.lose(path, &lost);
-        }
-        let interest = slot.queue.interest();
-        if interest != slot.interest {
-            slot.interest = interest;
-            if let Err(error) = self.poller.modify(slot.queue.fd(), token as u64, interest) {
-                self.lose(path, &Lost::Socket(error));
-            }
+        let sent = slot.queue.send().and_then(|()| slot.queue.watch(&self.poller, token as u64));
+        if let Err(lost) = sent {
+            self.lose(path, &lost);
         }
     }
 
@@ -288,7 +281,7 @@ impl Engine {
     /// The end: nothing is sent again.
     fn end(&mut self) {
         for (_, slot) in std::mem::take(&mut self.slots) {
-            slot.queue.reset();
+            slot.queue.reset(&self.poller);
         }
         for (_, request) in std::mem::take(&mut self.commands.requests) {
             // Tasks are dropped.

@@ -1,9 +1,9 @@
 //! What callers are told, and why connections are lost.
 
-use nvme::Status;
 use nvme::host::{DiscoveryError, Failure, Purpose};
 use nvme::pdu::{FatalError, Malformed};
-use std::net::SocketAddr;
+use nvme::rdma::{BadResponse, RejectStatus};
+use nvme::{Address, Status};
 use std::time::Duration;
 
 /// Why a request or an attachment failed.
@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{address} refuses: {refusal}")]
     Refused {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         refusal: Refusal,
     },
@@ -106,6 +106,12 @@ pub(crate) enum Lost {
     ConnectTimeout,
     #[error("{0}")]
     Socket(std::io::Error),
+    #[error("{0}")]
+    Rdma(transport::rdma::Error),
+    #[error("the controller refuses a connection over RDMA: {0:?}")]
+    Rejected(RejectStatus),
+    #[error("the controller broke the protocol: {0}")]
+    Response(BadResponse),
     #[error("the controller closed the connection")]
     Closed,
     #[error("the controller broke the protocol: {0}")]

@@ -1,4 +1,4 @@
-//! A host's end of NVMe/TCP: volumes of a subsystem over several paths.
+//! A host's end of NVMe over TCP and RDMA: volumes of a subsystem over several paths.
 //!
 //! [`Attachment`] is one thread that keeps a controller at each address, and sends each command on
 //! the best path: by ANA state, then by what is outstanding. [`Volume`] is a namespace of it.
@@ -16,7 +16,7 @@
 //! A target that asks for it is told by [`chap`] who this host is, on each queue before anything
 //! else; a host that has a secret of the controller uses no queue without its proof.
 //!
-//! Left out: RDMA, TLS, authentication for discovery, reservations.
+//! Left out: TLS, authentication for discovery, reservations.
 #![forbid(unsafe_code)]
 
 mod attachment;
@@ -37,7 +37,7 @@ pub use config::{Config, Secrets, Timing};
 pub use discover::{Found, discover};
 pub use error::{Error, Refusal};
 pub use nvme::pdu::Digests;
-pub use nvme::{HostId, Nqn, NqnError, Status};
+pub use nvme::{Address, HostId, Nqn, NqnError, Status, Transport};
 pub use request::{Completion, Operation};
 pub use shared::{Namespace, PathCounters, PathState};
 pub use task::{Io, Task};

@@ -4,10 +4,10 @@ use crate::engine::io_optional as optional;
 use crate::error::{Error, Refusal};
 use crate::request::{Operation, Reply};
 use crate::task::Running;
+use nvme::Address;
 use nvme::host::Limits;
 use nvme::identify::Namespace as Identity;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Namespace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathState {
     /// The address.
-    pub address: SocketAddr,
+    pub address: Address,
     /// The controller, if it can be used.
     pub cntlid: Option<u16>,
     /// The numbers of its namespaces, once it has said so.

@@ -47,7 +47,7 @@ mod reservations;
 mod subsystem;
 
 pub use ana::{Node, Reach, state};
-pub use config::{Access, Config, Kind, Limits, Port, Transport};
+pub use config::{Access, Config, Kind, Limits, Port};
 pub use discovery::Record;
 pub use ending::EndRequest;
 pub use guests::GuestId;

@@ -4,9 +4,9 @@
 //! Whatever decodes must encode, decode again, and be the same. (The bytes may differ: reserved
 //! ones are written as zero.)
 
+use crate::Transport;
 use crate::controller::{
-    Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, Subsystem, Transport,
-    Volume, VolumeId,
+    Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, Subsystem, Volume, VolumeId,
 };
 use crate::fabrics::{
     Authentication, CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter,
@@ -351,7 +351,8 @@ pub fn tcp(bytes: &[u8]) {
 /// A stream of PDUs from a controller, to a host with a read and a write outstanding. No byte is
 /// placed beyond what was asked for, and each command ends at most once.
 pub fn tcp_host(bytes: &[u8]) {
-    use crate::tcp::{HostConnection, HostData, HostReceived, HostSettings};
+    use crate::host::HostData;
+    use crate::tcp::{HostConnection, HostReceived, HostSettings};
     let digests = Digests::default();
     let settings = HostSettings { digests, entries: 4, transfer_bytes: 1 << 16 };
     let mut out = Vec::new();

@@ -15,9 +15,12 @@
 mod discovery;
 mod initiator;
 mod outcome;
+mod queue;
 
 pub use discovery::{DiscoveryError, DiscoveryReader, Reading};
 pub use initiator::{
     Command, CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Purpose, Role,
 };
 pub use outcome::{Retry, retry};
+pub(crate) use queue::Outstanding;
+pub use queue::{ENTRIES_MAX, HostData, HostMisuse};

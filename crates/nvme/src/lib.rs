@@ -34,6 +34,7 @@
 //! their commands.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod command;
 pub mod controller;
 pub mod cross_reset;
@@ -60,6 +61,7 @@ mod layout;
 #[doc(hidden)]
 pub mod fuzzing;
 
+pub use address::{Address, AddressError, Transport};
 pub use command::{AdminOpcode, Cqe, Direction, IoOpcode, NSID_ALL, Sqe};
 pub use layout::Short;
 pub use nqn::{HostId, Nqn, NqnError};

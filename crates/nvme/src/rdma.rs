@@ -3,8 +3,10 @@
 //! Data Format" and its counterparts.
 
 mod capsule;
+mod host;
 
 pub use capsule::{Capsule, HostMemory};
+pub use host::{BadResponse, HostPlace, HostQueue};
 
 use crate::layout::{layout, numbers};
 

@@ -20,7 +20,7 @@
 mod host;
 mod target;
 
-pub use host::{ENTRIES_MAX, HostConnection, HostData, HostMisuse, HostReceived, HostSettings, Submitted};
+pub use host::{HostConnection, HostReceived, HostSettings, Submitted};
 pub use target::{
     ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress, Received, Sent, Settings, TargetConnection, ToHost,
 };

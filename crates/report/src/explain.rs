@@ -10,7 +10,7 @@ pub(crate) struct Term {
 /// The terms, in the order in which a reader meets them.
 #[rustfmt::skip]
 pub(crate) const TERMS: &[Term] = &[
-    Term { name: "route", meaning: "All the paths that one mount uses. `tcp` is TCP to one node; `tcp-mp` is TCP to all nodes at once (multipath); `rdma` and `rdma-mp` are the same over RDMA, `nvme-tcp` and `nvme-tcp-mp` to a block volume over NVMe/TCP. All routes of a comparison use the same number of connections." },
+    Term { name: "route", meaning: "All the paths that one mount uses. `tcp` is TCP to one node; `tcp-mp` is TCP to all nodes at once (multipath); `rdma` and `rdma-mp` are the same over RDMA, `nvme-tcp` and `nvme-tcp-mp` to a block volume over NVMe/TCP, `nvme-rdma` over NVMe/RDMA. All routes of a comparison use the same number of connections." },
     Term { name: "skipped", meaning: "The route could not be measured on this machine, for the reason given. It is not counted as slow." },
     Term { name: "GB/s", meaning: "Payload carried per second in units of 10^9 bytes (decimal), without protocol headers: the median of the repeats. Links are in Gbit/s (8 Gbit/s carry 1 GB/s at most), memory and blocks in KiB, MiB and GiB (binary)." },
     Term { name: "kIOPS", meaning: "Thousands of operations completed per second: the median of the repeats. Shown for blocks up to 16 KiB, where the number of operations is what costs." },

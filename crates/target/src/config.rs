@@ -3,8 +3,8 @@
 use crate::namespace::{Facts, Namespace};
 use crate::reservations::ReservationStore;
 use chap::{Algorithms, Credentials, Secret};
-use nvme::controller::{Access, Node, Transport};
-use nvme::{HostId, Nqn};
+use nvme::controller::{Access, Node};
+use nvme::{HostId, Nqn, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

@@ -23,10 +23,10 @@ use chap::Gate;
 use forwarded::Forwarded;
 use nvme::controller::{
     Accepted, Access, Kind, Limits, Node, Output, Port, QueueId, Reach, Refusal, Reservation, Subsystem,
-    Transport, VolumeError,
+    VolumeError,
 };
 use nvme::fabrics::{Connect, ConnectData};
-use nvme::{HostId, Nqn, Sqe, Status};
+use nvme::{HostId, Nqn, Sqe, Status, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,13 +1,13 @@
 //! The records of the discovery log: one for each address.
 
 use crate::config::Listen;
-use nvme::Nqn;
-use nvme::controller::{Access, Record, Transport};
+use nvme::controller::{Access, Record};
 use nvme::fabrics::CNTLID_DYNAMIC;
 use nvme::log_page::{
     AddressFamily, DiscoveryEntry, EntryFlags, RdmaSubtype, SubsystemType, TransportRequirements,
     TransportType,
 };
+use nvme::{Nqn, Transport};
 
 /// The admin queue that the log promises. NVMe over Fabrics, "Discovery Log Page Entry"
 const ADMIN_ENTRIES: u16 = 32;

@@ -69,9 +69,9 @@ pub use config::{CAPSULE_DATA_BYTES, Config, Export, HostSecret, Hosts, Limits, 
 pub use drives::{Drive, Error as DriveError, How};
 pub use error::Error;
 pub use namespace::{Facts, Namespace};
-pub use nvme::controller::{Access, ControllerReport, Node, Reach, Transport};
+pub use nvme::controller::{Access, ControllerReport, Node, Reach};
 pub use nvme::reservation::{Registrant, Report, ReservationType, RestoreError};
-pub use nvme::{HostId, Nqn, NqnError};
+pub use nvme::{Address, AddressError, HostId, Nqn, NqnError, Transport};
 pub use report::{ControllerState, Overview, VolumeState, Watcher};
 pub use reservations::ReservationStore;
 pub use target::{Target, Usage};

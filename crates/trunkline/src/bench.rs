@@ -40,8 +40,9 @@ pub struct BenchArgs {
     /// The server, routes and workloads to measure, or fio job files (docs/EXPERIMENTS.md); or
     /// targets, each of which is a route: a directory, nfs://HOST/EXPORT?OPTIONS,
     /// kernel:nfs://HOST/EXPORT?OPTIONS for a mount by the kernel's client, group:?OPTIONS for an
-    /// embedded group, nvme-tcp://ADDR:PORT/NQN?OPTIONS for a block volume, which is only read
-    /// unless its options have `overwrite`, or volume:?OPTIONS for one of an embedded target.
+    /// embedded group, nvme-tcp://ADDR:PORT/NQN?OPTIONS or nvme-rdma:// for a block volume, which
+    /// is only read unless its options have `overwrite`, or volume:?OPTIONS for one of an
+    /// embedded target.
     #[arg(value_name = "EXPERIMENT.toml|JOB.fio|TARGET")]
     experiment: Vec<PathBuf>,
     /// Run fewer workloads and shorter repeats: 45 seconds.

@@ -3,12 +3,13 @@
 //! with a stock kernel in `vm`.
 
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, Property};
+use nvme::host::HostData;
 use nvme::pdu::{Digests, HEADER_BYTES_MIN};
 use nvme::register::{CC, Configuration};
 use nvme::reservation::{
     Acquire, AcquireAction, Keys, Persistence, Register, RegisterAction, ReservationType,
 };
-use nvme::tcp::{HostConnection, HostData, HostReceived, HostSettings};
+use nvme::tcp::{HostConnection, HostReceived, HostSettings};
 use nvme::{Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
 use rustix::process::Signal;
 use std::fs::{File, Permissions};

@@ -1,10 +1,11 @@
-//! The embedded target: a subsystem in this process with a volume in memory, on loopback.
+//! The embedded target: a subsystem in this process with a volume in memory, on loopback, and on
+//! the addresses of RDMA devices if a route needs them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use initiator::Nqn;
-use target::{Access, BlockSize, Config, Drive, Export, Identity, Node, Target, Volume};
+use initiator::{Address, Nqn, Transport};
+use target::{Access, BlockSize, Config, Drive, Export, Identity, Listen, Node, Target, Volume};
 
 use super::options::{EMBEDDED_ADDRESSES, VolumeTarget};
 use super::route::VolumeRoute;
@@ -22,6 +23,8 @@ const BYTES_MIN: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct EmbeddedVolume {
     target: Target,
+    /// Where it listens.
+    addresses: Vec<Address>,
     /// The name of its subsystem.
     pub(crate) subsystem: Nqn,
 }
@@ -36,18 +39,33 @@ impl EmbeddedVolume {
         experiment: &Experiment,
         workloads: &[PlannedWorkload],
     ) -> Result<Option<Self>> {
-        let volumes = specs.iter().filter_map(|spec| spec.volume(experiment));
-        let paths = volumes.filter(|(target, _)| **target == VolumeTarget::Embedded).map(|(_, it)| it.paths);
-        let Some(addresses) = paths.max() else { return Ok(None) };
-        Self::start(VolumeRoute::needed_bytes(workloads, &|_| true), addresses).map(Some)
+        let paths = |over| {
+            let volumes = specs.iter().filter_map(|spec| spec.volume(experiment));
+            let embedded = volumes.filter(|(target, _)| **target == VolumeTarget::Embedded);
+            embedded.map(|(_, options)| options).filter(|it| it.transport() == over).map(|it| it.paths).max()
+        };
+        let (over_tcp, over_rdma) = (paths(Transport::Tcp), paths(Transport::Rdma));
+        if over_tcp.is_none() && over_rdma.is_none() {
+            return Ok(None);
+        }
+        let of_loopback =
+            |path| Address::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, path)), 0));
+        let mut listen: Vec<Address> =
+            (1..=over_tcp.unwrap_or(1).max(EMBEDDED_ADDRESSES)).map(of_loopback).collect();
+        if let Some(paths) = over_rdma {
+            let devices = crate::rdma::addresses().map_err(|reason| Error::Target(reason.into()))?;
+            let of_device = |ip| Address { socket: SocketAddr::new(ip, 0), transport: Transport::Rdma };
+            listen.extend(devices.into_iter().map(of_device).cycle().take(paths.into()));
+        }
+        Self::start(VolumeRoute::needed_bytes(workloads, &|_| true), listen).map(Some)
     }
 
-    /// Starts a target with a volume of this size, with at least so many addresses. All of them are
-    /// the best way to the volume.
+    /// Starts a target with a volume of this size. All of its addresses are the best way to the
+    /// volume.
     ///
     /// # Errors
     /// [`Error::Target`].
-    fn start(bytes: u64, addresses: u8) -> Result<Self> {
+    fn start(bytes: u64, mut addresses: Vec<Address>) -> Result<Self> {
         let failed = |cause: Box<dyn std::error::Error + Send + Sync>| Error::Target(cause);
         let mut uuid = [[0; 16]; 2];
         for one in &mut uuid {
@@ -61,18 +79,25 @@ impl EmbeddedVolume {
         let volume = Volume::new("bench", Identity::of_uuid(of_volume), &drive, Some(BlockSize::B4096));
         let volume = volume.map_err(|error| failed(Box::new(error)))?;
         let subsystem = Nqn::of_uuid(of_subsystem);
-        let listen = (1..=addresses.max(EMBEDDED_ADDRESSES))
-            .map(|path| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, path)), 0));
-        let mut config = Config::new(subsystem.clone(), "BENCH", Access::Any, listen.collect());
+        let mut config = Config::new(subsystem.clone(), "BENCH", Access::Any, Vec::new());
+        let listen = |address: &Address| Listen {
+            address: address.socket,
+            transport: address.transport,
+            node: Node::A,
+        };
+        config.listen = addresses.iter().map(listen).collect();
         config.limits.stall = STALL;
         let export = Export { nsid: 1, volume, hosts: Access::Any, owner: Node::A };
         let target = Target::start(&config, &[export]).map_err(|error| failed(Box::new(error)))?;
-        Ok(Self { target, subsystem })
+        for (address, bound) in addresses.iter_mut().zip(target.addresses()) {
+            address.socket = *bound;
+        }
+        Ok(Self { target, addresses, subsystem })
     }
 
-    /// Where it listens.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        self.target.addresses()
+    /// Where it listens for this transport.
+    pub(crate) fn addresses(&self, over: Transport) -> impl Iterator<Item = Address> + '_ {
+        self.addresses.iter().copied().filter(move |address| address.transport == over)
     }
 
     /// The processor time of its loops so far.

@@ -1,13 +1,12 @@
 //! A route to a volume: how it is attached, and what may be done with it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use initiator::{
-    Algorithms, Attachment, Config, Digests, HostId, Namespace, Nqn, PathState, Secrets, Volume, identity,
-    secret_file,
+    Address, Algorithms, Attachment, Config, Digests, HostId, Namespace, Nqn, PathState, Secrets, Transport,
+    Volume, identity, secret_file,
 };
 use record::{Direction, PathCounters};
 
@@ -114,8 +113,13 @@ impl VolumeRoute {
     }
 
     /// The addresses, each a path.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn addresses(&self) -> &[Address] {
         &self.config.addresses
+    }
+
+    /// Whether some of them are of this transport.
+    pub(crate) fn uses(&self, transport: Transport) -> bool {
+        self.config.addresses.iter().any(|address| address.transport == transport)
     }
 
     /// The connections for commands.
@@ -127,7 +131,12 @@ impl VolumeRoute {
     pub(crate) fn describe(&self) -> String {
         let digests = if self.config.digests == Digests::default() { "" } else { " with digests" };
         let writes = if self.may_write { "" } else { ", only read" };
-        format!("NVMe/TCP{digests}, by our host{writes}")
+        let transports = match (self.uses(Transport::Tcp), self.uses(Transport::Rdma)) {
+            (true, true) => "NVMe/TCP and NVMe/RDMA",
+            (_, false) => "NVMe/TCP",
+            (false, true) => "NVMe/RDMA",
+        };
+        format!("{transports}{digests}, by our host{writes}")
     }
 
     /// What a reader must know about the results.
@@ -147,7 +156,7 @@ impl VolumeRoute {
 
     /// What is behind the route.
     pub(crate) fn behind(&self) -> Behind {
-        let are_here = self.config.addresses.iter().all(|address| is_of_this_host(address.ip()));
+        let are_here = self.config.addresses.iter().all(|address| is_of_this_host(address.socket.ip()));
         if are_here { Behind::Seen } else { Behind::Server }
     }
 
@@ -195,7 +204,7 @@ impl Attached {
         let paths = self.attachment.paths();
         sum.resize_with(paths.len().max(sum.len()), PathCounters::default);
         for ((sum, path), counted) in sum.iter_mut().zip(paths).zip(self.attachment.counters()) {
-            sum.path = path.address.ip().to_string();
+            sum.path = path.address.socket.ip().to_string();
             sum.state = match (path.cntlid, path.is_suspect) {
                 (Some(_), false) => "up",
                 (Some(_), true) => "suspect",
@@ -235,13 +244,13 @@ fn place(
     target: &VolumeTarget,
     options: &VolumeOptions,
     embedded: Option<&EmbeddedVolume>,
-) -> (Nqn, Vec<SocketAddr>) {
+) -> (Nqn, Vec<Address>) {
     match (target, embedded) {
         (VolumeTarget::At { address, subsystem }, _) => {
             (subsystem.clone(), [*address].into_iter().chain(options.connect.iter().copied()).collect())
         }
         (VolumeTarget::Embedded, Some(embedded)) => {
-            let used = embedded.addresses().iter().take(options.paths.into()).copied();
+            let used = embedded.addresses(options.transport()).take(options.paths.into());
             (embedded.subsystem.clone(), used.collect())
         }
         // It is started before its routes are opened.

@@ -82,8 +82,9 @@ impl Engine {
 
     /// A connection takes commands.
     pub(super) fn queue_ready(&mut self, token: usize) {
-        let (now, config) = (self.now(), self.host_config());
+        let now = self.now();
         let Some(path) = self.slots.get(token).map(|slot| slot.path) else { return };
+        let config = self.host_config(path);
         let Some(controller) = self.controller_mut(path) else { return };
         if controller.admin == token {
             controller.initiator = Some(Initiator::new(now, config));

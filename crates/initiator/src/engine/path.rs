@@ -3,26 +3,22 @@
 use super::fence::Name;
 use super::{Engine, Slot};
 use crate::error::{Lost, Refusal};
-use crate::queue::Queue;
+use crate::queue::{Queue, Settings};
 use crate::shared::PathState;
 use nvme::end_controller::Instance;
 use nvme::host::{Command, HostConfig, Initiator, Limits, Role};
 use nvme::identify::{Controller as Identity, ControllerAttributes, MultiPath, Namespace};
 use nvme::log_page::{AnaLog, AnaState};
+use nvme::{Address, Transport};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
-use transport::poll::Interest;
 
 /// The entries of an admin queue.
 const ADMIN_ENTRIES: u16 = 32;
 
-/// The largest transfer that a connection takes.
-const CONNECTION_BYTES_MAX: u32 = 2 << 20;
-
 #[derive(Debug)]
 pub(super) struct Path {
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     pub(super) state: State,
     pub(super) back_off: Duration,
     /// Why the last controller was lost.
@@ -105,7 +101,7 @@ impl Controller {
 }
 
 impl Path {
-    pub(super) const fn new(address: SocketAddr) -> Self {
+    pub(super) const fn new(address: Address) -> Self {
         let state = State::Waiting(Duration::ZERO);
         Self { address, state, back_off: Duration::ZERO, last: None, refused: None }
     }
@@ -158,7 +154,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn host_config(&self) -> HostConfig {
+    pub(super) fn host_config(&self, path: usize) -> HostConfig {
+        let transport = self.paths.get(path).map(|path| path.address.transport);
         HostConfig {
             host: self.config.host.clone(),
             host_id: self.config.host_id,
@@ -167,21 +164,19 @@ impl Engine {
             entries: self.config.entries,
             keep_alive: self.config.keep_alive,
             flow_control: false,
-            keyed: false,
+            keyed: transport == Some(Transport::Rdma),
         }
     }
 
     /// Begins a connection of this path.
     pub(super) fn open_queue(&mut self, path: usize, qid: u16, entries: u16) -> Result<usize, Lost> {
         let address = self.paths.get(path).map(|path| path.address).ok_or(Lost::Misuse)?;
-        let digests = self.config.digests;
-        let queue = Queue::connect(address, digests, entries, CONNECTION_BYTES_MAX).map_err(Lost::Connect)?;
-        let interest = Interest::BOTH;
+        let queue = Queue::connect(&Settings { address, qid, entries, digests: self.config.digests })?;
         let token = self.slots.vacant_key();
-        self.poller.add(queue.fd(), token as u64, interest).map_err(Lost::Socket)?;
+        queue.register(&self.poller, token as u64)?;
         self.next_serial += 1;
         let serial = self.next_serial;
-        Ok(self.slots.insert(Slot { queue, path, qid, authentication: None, interest, serial }))
+        Ok(self.slots.insert(Slot { queue, path, qid, authentication: None, serial }))
     }
 
     fn open(&mut self, path: usize, now: Duration) {
@@ -285,7 +280,7 @@ impl Engine {
                 self.take_back(tag, &mut changes);
             }
             // The descriptor leaves the set when it is closed.
-            slot.queue.reset();
+            slot.queue.reset(&self.poller);
         }
         if !changes.is_empty() {
             let safe = safe_time(self.config.keep_alive, controller.identity());

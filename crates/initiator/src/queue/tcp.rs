@@ -1,19 +1,20 @@
-//! One connection, which is one queue: a socket, its protocol machine, and the payload of commands.
+//! A queue over TCP: a socket and its protocol machine.
 //!
 //! Payload to send is shared with the request and gathered into the send; payload that is received
 //! goes to the request's own memory, from the socket directly where it is long.
 
+use super::{Event, Memory, Payload, Slice};
 use crate::error::Lost;
 use nvme::digest::{self, DIGEST_BYTES};
+use nvme::host::{ENTRIES_MAX, HostMisuse};
 use nvme::pdu::{Digests, HEADER_BYTES_MIN, Layout};
-use nvme::tcp::{ENTRIES_MAX, HostConnection, HostData, HostMisuse, HostReceived, HostSettings};
+use nvme::tcp::{HostConnection, HostReceived, HostSettings};
 use nvme::{Cqe, Sqe};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use transport::poll::Interest;
+use std::os::fd::AsFd;
+use transport::poll::{Interest, Poller};
 use transport::socket;
 
 /// Data shorter than this are copied from the scratch memory.
@@ -28,60 +29,6 @@ const RECEIVES_MAX: usize = 32;
 
 /// Pieces of one gathered send.
 const PIECES_MAX: usize = 64;
-
-/// Memory to send from.
-#[derive(Debug, Clone)]
-pub(crate) struct Slice {
-    pub(crate) memory: Arc<Vec<u8>>,
-    pub(crate) start: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Slice {
-    fn part(&self, start: usize, bytes: usize) -> Self {
-        let start_max = self.bytes.min(start);
-        Self {
-            memory: Arc::clone(&self.memory),
-            start: self.start + start_max,
-            bytes: bytes.min(self.bytes - start_max),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.memory.get(self.start..self.start + self.bytes).unwrap_or_default()
-    }
-}
-
-/// The data of a command.
-#[derive(Debug, Clone)]
-pub(crate) enum Payload {
-    None,
-    Send(Slice),
-    /// This many bytes are received, into what [`Memory::room`] says.
-    Receive(u32),
-}
-
-impl Payload {
-    /// Whether data are received that go to their place without a copy.
-    const fn is_long_read(&self) -> bool {
-        matches!(self, Self::Receive(bytes) if *bytes as usize >= DIRECT_BYTES_MIN)
-    }
-}
-
-/// Where received data of commands belong.
-pub(crate) trait Memory {
-    /// The room of the command with this tag.
-    fn room(&mut self, tag: u64) -> Option<&mut [u8]>;
-}
-
-/// What has happened on a queue.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// It takes commands.
-    Ready,
-    /// A command ended.
-    Completed { tag: u64, cqe: Cqe },
-}
 
 #[derive(Debug)]
 enum Piece {
@@ -104,6 +51,13 @@ struct Command {
     payload: Payload,
 }
 
+impl Command {
+    /// Whether data are received that go to their place without a copy.
+    const fn is_long_read(&self) -> bool {
+        matches!(self.payload, Payload::Receive(bytes) if bytes as usize >= DIRECT_BYTES_MIN)
+    }
+}
+
 /// Data that are being received.
 #[derive(Debug)]
 struct Data {
@@ -116,8 +70,10 @@ struct Data {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct TcpQueue {
     stream: TcpStream,
+    /// What the poller waits for.
+    interest: Interest,
     machine: HostConnection,
     is_connected: bool,
     is_ready: bool,
@@ -134,7 +90,7 @@ pub(crate) struct Queue {
     data: Option<Data>,
 }
 
-impl Queue {
+impl TcpQueue {
     /// Begins to connect.
     pub(crate) fn connect(
         address: SocketAddr,
@@ -148,6 +104,7 @@ impl Queue {
         let machine = HostConnection::new(HostSettings { digests, entries, transfer_bytes }, &mut head);
         Ok(Self {
             stream,
+            interest: Interest::BOTH,
             machine,
             is_connected: false,
             is_ready: false,
@@ -163,12 +120,18 @@ impl Queue {
         })
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+    pub(crate) fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        poller.add(self.stream.as_fd(), token, self.interest)
     }
 
-    pub(crate) fn interest(&self) -> Interest {
-        if self.pieces.is_empty() { Interest::READ } else { Interest::BOTH }
+    /// Lets the poller wait for room if there is something to send.
+    pub(crate) fn watch(&mut self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        let interest = if self.pieces.is_empty() { Interest::READ } else { Interest::BOTH };
+        if interest != self.interest {
+            self.interest = interest;
+            poller.modify(self.stream.as_fd(), token, interest)?;
+        }
+        Ok(())
     }
 
     pub(crate) const fn set_capsule_data_bytes(&mut self, bytes: u32) {
@@ -210,13 +173,7 @@ impl Queue {
 
     /// Queues a command; [`Queue::send`] sends it.
     pub(crate) fn submit(&mut self, sqe: &Sqe, tag: u64, payload: Payload) -> Result<(), HostMisuse> {
-        let data = match &payload {
-            Payload::Send(slice) if slice.bytes > 0 => {
-                HostData::ToController(u32::try_from(slice.bytes).unwrap_or(u32::MAX))
-            }
-            Payload::Receive(bytes) if *bytes > 0 => HostData::FromController(*bytes),
-            _ => HostData::None,
-        };
+        let data = payload.data();
         let mut head = self.head_piece();
         let submitted = self.machine.submit(sqe, data, &mut head);
         self.pieces.push_back(Piece::Head(head));
@@ -228,8 +185,9 @@ impl Queue {
         let at = usize::from(submitted.cid & (ENTRIES_MAX - 1));
         if let Some(place) = self.commands.get_mut(at) {
             self.outstanding += 1;
-            self.long_reads += usize::from(payload.is_long_read());
-            *place = Some(Command { tag, payload });
+            let command = Command { tag, payload };
+            self.long_reads += usize::from(command.is_long_read());
+            *place = Some(command);
         }
         Ok(())
     }
@@ -413,7 +371,7 @@ impl Queue {
         let place = self.commands.get_mut(usize::from(cqe.cid & (ENTRIES_MAX - 1)));
         if let Some(command) = place.and_then(Option::take) {
             self.outstanding -= 1;
-            self.long_reads -= usize::from(command.payload.is_long_read());
+            self.long_reads -= usize::from(command.is_long_read());
             events.push(Event::Completed { tag: command.tag, cqe });
         }
     }

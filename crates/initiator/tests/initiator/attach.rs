@@ -4,7 +4,7 @@ use crate::fixture::wait_for_paths;
 use crate::fixture::{
     HOST, PATIENCE, SUBSYSTEM, VOLUME_BYTES, attach, config, nqn, target, target_with, volume,
 };
-use initiator::{Attachment, Digests, Error, HostId, Operation, discover};
+use initiator::{Address, Attachment, Digests, Error, HostId, Operation, discover};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -123,7 +123,8 @@ fn discovery_lists_the_subsystem_with_all_addresses() {
     let target = target();
     let found = discover(target.addresses()[0], &nqn(HOST), HostId([7; 16]), PATIENCE).unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].subsystem.as_str(), found[0].addresses.as_slice()), (SUBSYSTEM, target.addresses()));
+    let addresses: Vec<Address> = target.addresses().iter().copied().map(Address::from).collect();
+    assert_eq!((found[0].subsystem.as_str(), &found[0].addresses), (SUBSYSTEM, &addresses));
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = discover(nobody, &nqn(HOST), HostId([7; 16]), PATIENCE).unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");

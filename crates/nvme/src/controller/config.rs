@@ -1,30 +1,10 @@
 //! What a subsystem is told when it is made, and the bounds of what hosts may take.
 
 use super::Node;
-use crate::{HostId, Nqn};
+use crate::{HostId, Nqn, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
-
-/// The transport of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// NVMe/TCP.
-    Tcp,
-    /// NVMe/RDMA.
-    Rdma,
-}
-
-impl Transport {
-    /// Its name, as hosts have it (`nvme connect -t`).
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Rdma => "rdma",
-        }
-    }
-}
 
 /// The port over which a host connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use super::admin::{Answer, VERSION};
 use super::association::Association;
-use super::config::{KEEP_ALIVE_UNIT_100_MS, Kind, Transport};
+use super::config::{KEEP_ALIVE_UNIT_100_MS, Kind};
 use super::ending::{WAITING_MAX, uniquifier};
 use super::fused::FUSED_BLOCKS_MAX;
 use super::namespace::Volume;
 use super::subsystem::Subsystem;
+use crate::Transport;
 use crate::end_controller::END_CONTROLLER_SIGNATURE;
 use crate::identify::{
     AnaCapabilities, AsyncEvents, Cns, CntrlType, CommandSet, CommandSets, Controller, ControllerAttributes,

@@ -480,8 +480,9 @@ impl Initiator {
         for (well, wrong) in [
             (controller.cntlid == self.cntlid, "another controller identifier than Connect's"),
             (controller.keep_alive_100_ms > 0 || self.config.keep_alive.is_zero(), "no keep-alive (KAS 0)"),
-            (controller.ioccsz >= 4, "command capsules are too short (IOCCSZ)"),
-            (controller.iorcsz >= 1, "response capsules are too short (IORCSZ)"),
+            // Discovery controllers have no I/O capsules.
+            (!is_io || controller.ioccsz >= 4, "command capsules are too short (IOCCSZ)"),
+            (!is_io || controller.iorcsz >= 1, "response capsules are too short (IORCSZ)"),
             (controller.icdoff == 0, "data in capsules begin at an offset (ICDOFF)"),
             (sgls, "the SGLs of this transport are not supported (SGLS)"),
             (kind, "a controller of another type (CNTRLTYPE)"),

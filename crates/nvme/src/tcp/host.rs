@@ -7,6 +7,7 @@
 use super::target::Sent;
 use crate::command::SQHD_NO_FLOW_CONTROL;
 use crate::digest::Digest;
+use crate::host::{HostData, HostMisuse, Outstanding};
 use crate::pdu::{
     ALIGNMENT_MAX, Bounds, C2hData, CapsuleCmd, Digests, FatalError, H2cData, HEADER_BYTES_MIN, IcReq,
     IcResp, Layout, Malformed, Pdu, R2t, Receiver, Sender, TermReq,
@@ -18,26 +19,11 @@ use crate::{Cqe, Sgl, Sqe, Status};
 pub struct HostSettings {
     /// The digests; a controller that has others is refused.
     pub digests: Digests,
-    /// The entries of the queue, at most [`ENTRIES_MAX`]; one fewer may be outstanding.
+    /// The entries of the queue, at most [`ENTRIES_MAX`](crate::host::ENTRIES_MAX); one fewer may
+    /// be outstanding.
     pub entries: u16,
     /// The most data of one command, in bytes.
     pub transfer_bytes: u32,
-}
-
-/// The largest queue: the upper bits of an identifier tell a command from its predecessor.
-pub const ENTRIES_MAX: u16 = 1 << SLOT_BITS;
-
-const SLOT_BITS: u32 = 12;
-
-/// The data of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostData {
-    /// None.
-    None,
-    /// This many bytes, at least one, for the controller.
-    ToController(u32),
-    /// This many bytes, at least one, from the controller.
-    FromController(u32),
 }
 
 /// A command that was appended.
@@ -77,20 +63,6 @@ pub enum HostReceived {
     Terminated(TermReq),
 }
 
-/// Why a command was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HostMisuse {
-    /// The connection does not take commands (yet, or any more).
-    #[error("the connection takes no commands")]
-    NotReady,
-    /// As many as the queue has room for are outstanding.
-    #[error("the queue is full")]
-    Full,
-    /// More data than a command may have.
-    #[error("{0} bytes are more than a command may move")]
-    TooLong(u32),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// ICReq was sent.
@@ -108,7 +80,6 @@ struct Asked {
 
 #[derive(Debug, Clone, Copy)]
 struct Command {
-    cid: u16,
     data: HostData,
     /// How many bytes were sent or received.
     moved: u32,
@@ -117,12 +88,6 @@ struct Command {
     expected: Option<(u32, bool)>,
     /// A digest was wrong.
     spoiled: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    generation: u16,
-    command: Option<Command>,
 }
 
 /// The host's end of one connection.
@@ -134,15 +99,13 @@ pub struct HostConnection {
     bounds: Bounds,
     capsule_data_bytes: u32,
     maxh2cdata: u32,
-    slots: Vec<Slot>,
-    free: Vec<u16>,
+    commands: Outstanding<Command>,
 }
 
 impl HostConnection {
     /// Begins a connection: appends ICReq.
     #[must_use]
     pub fn new(settings: HostSettings, out: &mut Vec<u8>) -> Self {
-        let entries = settings.entries.clamp(2, ENTRIES_MAX);
         out.extend_from_slice(&IcReq { hpda: 0, digests: settings.digests, maxr2t: 0 }.encode());
         let bounds = Bounds {
             receiver: Receiver::Host,
@@ -158,9 +121,7 @@ impl HostConnection {
             bounds,
             capsule_data_bytes: super::ADMIN_CAPSULE_DATA_BYTES,
             maxh2cdata: 0,
-            slots: vec![Slot::default(); entries.into()],
-            // One entry stays free, so that a full queue and an empty one differ.
-            free: (0..entries - 1).rev().collect(),
+            commands: Outstanding::new(settings.entries),
         }
     }
 
@@ -179,7 +140,7 @@ impl HostConnection {
     /// The number of commands that were not completed.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.command.is_some()).count()
+        self.commands.len()
     }
 
     /// Appends a command; its identifier and its SGL are set here.
@@ -203,26 +164,10 @@ impl HostConnection {
         if bytes > self.settings.transfer_bytes {
             return Err(HostMisuse::TooLong(bytes));
         }
-        let at = self.free.pop().ok_or(HostMisuse::Full)?;
-        let Some(slot) = self.slots.get_mut(usize::from(at)) else { return Err(HostMisuse::Full) };
-        slot.generation = slot.generation.wrapping_add(1);
-        let cid = at | slot.generation << SLOT_BITS;
-        let moved = in_capsule;
-        slot.command = Some(Command { cid, data, moved, asked: None, expected: None, spoiled: false });
+        let command = Command { data, moved: in_capsule, asked: None, expected: None, spoiled: false };
+        let cid = self.commands.insert(command).ok_or(HostMisuse::Full)?;
         CapsuleCmd { sqe: Sqe { cid, sgl, ..*sqe } }.encode(self.sender, in_capsule, out);
         Ok(Submitted { cid, in_capsule, digest: in_capsule > 0 && self.sender.digests.data })
-    }
-
-    fn command(&mut self, cid: u16) -> Option<&mut Command> {
-        let at = usize::from(cid & (ENTRIES_MAX - 1));
-        self.slots.get_mut(at)?.command.as_mut().filter(|command| command.cid == cid)
-    }
-
-    fn take(&mut self, cid: u16) -> Option<Command> {
-        self.command(cid)?;
-        let at = cid & (ENTRIES_MAX - 1);
-        self.free.push(at);
-        self.slots.get_mut(usize::from(at))?.command.take()
     }
 
     /// How long a PDU is and where its data are, from its first eight bytes.
@@ -266,7 +211,7 @@ impl HostConnection {
     /// A completion. One that says success before all data have moved is none.
     fn completed(&mut self, cqe: &Cqe) -> Result<HostReceived, Malformed> {
         let sequence = Malformed::of(FatalError::PDU_SEQUENCE_ERROR);
-        let command = *self.command(cqe.cid).ok_or(Malformed::header(20))?;
+        let command = *self.commands.get_mut(cqe.cid).ok_or(Malformed::header(20))?;
         let total = match command.data {
             HostData::None => 0,
             HostData::ToController(total) | HostData::FromController(total) => total,
@@ -274,7 +219,7 @@ impl HostConnection {
         if cqe.status.is_success() && (command.moved < total || command.expected.is_some()) {
             return Err(sequence);
         }
-        self.take(cqe.cid);
+        self.commands.remove(cqe.cid);
         let status = if command.spoiled { Status::TRANSIENT_TRANSPORT_ERROR } else { cqe.status };
         Ok(HostReceived::Completed(Cqe { status, ..*cqe }))
     }
@@ -283,7 +228,7 @@ impl HostConnection {
     /// room for.
     fn check_data(&mut self, data: &C2hData) -> Result<HostReceived, Malformed> {
         let C2hData { cccid, offset, length, last, success } = *data;
-        let command = self.command(cccid).ok_or(Malformed::header(8))?;
+        let command = self.commands.get_mut(cccid).ok_or(Malformed::header(8))?;
         let HostData::FromController(total) = command.data else { return Err(Malformed::header(8)) };
         let out_of_range = Malformed::of(FatalError::DATA_OUT_OF_RANGE);
         let end = offset.checked_add(length).ok_or(out_of_range)?;
@@ -306,7 +251,7 @@ impl HostConnection {
     /// Returns the completion if the data imply it.
     pub fn handle_data(&mut self, cid: u16, computed: Option<Digest>, received: &[u8]) -> Option<Cqe> {
         let digests = self.sender.digests.data;
-        let command = self.command(cid)?;
+        let command = self.commands.get_mut(cid)?;
         let (end, success) = command.expected.take()?;
         command.moved = end;
         if digests && !computed.is_some_and(|computed| computed.matches(received)) {
@@ -315,7 +260,7 @@ impl HostConnection {
         if !success {
             return None;
         }
-        let command = self.take(cid)?;
+        let command = self.commands.remove(cid)?;
         let status = if command.spoiled { Status::TRANSIENT_TRANSPORT_ERROR } else { Status::SUCCESS };
         Some(Cqe { result: 0, sqhd: SQHD_NO_FLOW_CONTROL, sqid: 0, cid, status })
     }
@@ -323,7 +268,7 @@ impl HostConnection {
     /// The controller asks for the next data of a command that has them, one R2T at a time.
     fn asked(&mut self, r2t: &R2t) -> Result<HostReceived, Malformed> {
         let R2t { cccid, ttag, offset, length } = *r2t;
-        let command = self.command(cccid).ok_or(Malformed::header(8))?;
+        let command = self.commands.get_mut(cccid).ok_or(Malformed::header(8))?;
         let HostData::ToController(total) = command.data else { return Err(Malformed::header(8)) };
         if command.asked.is_some() {
             return Err(Malformed::of(FatalError::DATA_TRANSFER_LIMIT_EXCEEDED));
@@ -341,7 +286,7 @@ impl HostConnection {
     /// says what follows; `None` when all of them were sent.
     pub fn send_data(&mut self, cid: u16, out: &mut Vec<u8>) -> Option<Sent> {
         let (sender, most) = (self.sender, self.maxh2cdata);
-        let command = self.command(cid)?;
+        let command = self.commands.get_mut(cid)?;
         let asked = command.asked?;
         let offset = command.moved;
         let length = (asked.end - offset).min(most);

@@ -1,11 +1,12 @@
 //! The host's end of a connection. NVMe/TCP Transport 1.0.
 
 use nvme::digest;
+use nvme::host::{HostData, HostMisuse};
 use nvme::pdu::{
     C2hData, CapsuleResp, Digests, FatalError, H2cData, IcReq, IcResp, Malformed, R2t, Receiver, Sender,
     TermReq,
 };
-use nvme::tcp::{HostConnection, HostData, HostMisuse, HostReceived, HostSettings, Sent, Submitted};
+use nvme::tcp::{HostConnection, HostReceived, HostSettings, Sent, Submitted};
 use nvme::{Cqe, IoOpcode, Sqe, Status};
 
 const SETTINGS: HostSettings =

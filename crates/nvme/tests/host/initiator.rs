@@ -355,6 +355,9 @@ fn more_namespaces_than_a_list_holds_are_read_in_several_and_what_changes_meanwh
 fn a_discovery_controller_has_no_io_queues() {
     let controller = Controller {
         kind: CntrlType::DISCOVERY,
+        // As Linux's: it has no I/O capsules.
+        ioccsz: 0,
+        iorcsz: 0,
         multi_path: MultiPath::NONE,
         events: AsyncEvents::DISCOVERY_CHANGED,
         ..good()

@@ -5,13 +5,13 @@ use crate::{Link, client};
 use fastrand::Rng;
 use nvme::controller::{
     Accepted, Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, QueueId, Request,
-    Subsystem, Transport, Volume, VolumeId,
+    Subsystem, Volume, VolumeId,
 };
 use nvme::digest::{self, Digest};
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::identify::NamespaceIds;
 use nvme::tcp::{Incoming, Progress, Received, Settings, TargetConnection, ToHost};
-use nvme::{Cqe, Nqn, Sqe, Status};
+use nvme::{Cqe, Nqn, Sqe, Status, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

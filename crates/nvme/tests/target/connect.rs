@@ -1,9 +1,9 @@
 //! Connect, and how controllers end. NVMe over Fabrics, "Connect Command".
 
 use crate::support::{TCP, Target, config, connect_command, host_id, nqn, only};
-use nvme::controller::{CloseReason, Config, Kind, Limits, Node, Output, Port, QueueId, Refusal, Transport};
+use nvme::controller::{CloseReason, Config, Kind, Limits, Node, Output, Port, QueueId, Refusal};
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter};
-use nvme::{HostId, Nqn, Status};
+use nvme::{HostId, Nqn, Status, Transport};
 use std::time::Duration;
 
 #[test]

@@ -2,14 +2,14 @@
 
 use nvme::controller::{
     Accepted, Access, CloseReason, Config, Kind, Limits, Node, Output, Port, QueueId, Refusal, Subsystem,
-    Transport, Volume, VolumeId,
+    Volume, VolumeId,
 };
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Property};
 use nvme::feature::{Feature, FeatureId};
 use nvme::identify::{Cns, CommandSet, Controller, Identify, NamespaceIds};
 use nvme::log_page::{GetLogPage, LogId};
 use nvme::register::{CC, CSTS, Configuration, ControllerStatus};
-use nvme::{AdminOpcode, Cqe, HostId, NSID_ALL, Nqn, Sgl, Sqe, Status};
+use nvme::{AdminOpcode, Cqe, HostId, NSID_ALL, Nqn, Sgl, Sqe, Status, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Targets with volumes of memory, and hosts that connect to them.
 
 use nvme::digest;
+use nvme::host::HostData;
 use nvme::host::{CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Role};
 use nvme::io::{Blocks, DatasetManagement, DsmRange, IoFlags};
 use nvme::log_page::{AnaGroup, AnaState};
 use nvme::pdu::{Digests, HEADER_BYTES_MIN};
-use nvme::tcp::{HostConnection, HostData, HostReceived, HostSettings};
+use nvme::tcp::{HostConnection, HostReceived, HostSettings};
 use nvme::{Cqe, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

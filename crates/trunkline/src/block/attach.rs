@@ -6,13 +6,12 @@ use crate::output;
 use attach::VolumeDisk;
 use clap::{ArgGroup, Args};
 use initiator::{
-    Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume, discover,
-    identity, secret_file,
+    Address, Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume,
+    discover, identity, secret_file,
 };
 use server::config::size;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the others may take before the disk is served without them.
 const OTHERS: Duration = Duration::from_secs(2);
 
-/// Attach a volume of an NVMe/TCP target as a disk: NBD on a UNIX socket, for QEMU, fio and others,
-/// or a block device of the kernel.
+/// Attach a volume of an NVMe/TCP or NVMe/RDMA target as a disk: NBD on a UNIX socket, for QEMU,
+/// fio and others, or a block device of the kernel.
 ///
 /// Each --connect is a path; all are used, and a path that fails is left in under a second. A write
 /// is sent again on another path only when the target is known to have finished the first one:
@@ -37,9 +36,10 @@ const OTHERS: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("presented").args(["socket", "ublk"]).requires("nqn"))]
 pub struct AttachArgs {
-    /// Address of a controller or of a discovery service. May be repeated.
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
-    connect: Vec<SocketAddr>,
+    /// Address of a controller or of a discovery service, over RDMA with `rdma:` before it. May be
+    /// repeated.
+    #[arg(long, value_name = "[rdma:]ADDR:PORT", required = true)]
+    connect: Vec<Address>,
     /// Name of the subsystem.
     #[arg(long, value_name = "NQN", value_parser = nqn, requires = "presented")]
     nqn: Option<Nqn>,
@@ -64,7 +64,7 @@ pub struct AttachArgs {
     /// Keep-alive timeout in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     keep_alive: u64,
-    /// Check headers and data by digests.
+    /// Check headers and data by digests, over TCP.
     #[arg(long)]
     digests: bool,
 }
@@ -153,7 +153,7 @@ fn settled(attachment: &Attachment) -> Vec<PathState> {
 
 /// What the discovery services at these addresses know.
 fn list(args: &AttachArgs, host: &Nqn) -> Result<ExitCode, Error> {
-    let mut found: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
+    let mut found: BTreeMap<String, Vec<Address>> = BTreeMap::new();
     for address in &args.connect {
         let log = discover(*address, host, identity::of_host(host), PATIENCE);
         for one in log.map_err(|error| explain(&error, host))? {

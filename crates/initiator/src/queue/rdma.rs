@@ -1,0 +1,201 @@
+//! A queue over RDMA: capsules are messages, and a command names memory of the connection that the
+//! controller reads or writes. Data are copied between there and the memory of requests.
+
+use super::{Event, Memory, Payload};
+use crate::error::Lost;
+use nvme::host::{HostData, HostMisuse};
+use nvme::rdma::{Accept, HostMemory, HostPlace, HostQueue, RECFMT, Reject, Request};
+use nvme::{Cqe, Sqe};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use transport::poll::Poller;
+use transport::rdma::{Access, Buffer, Error, Heard, Lender, Room};
+
+/// The most data in a capsule of an I/O queue: those of a 4 KiB write need no RDMA READ.
+const CAPSULE_DATA_BYTES: u32 = 4096;
+
+/// Memory of a connection for data of commands. Further commands wait for it.
+const ADMIN_POOL_BYTES: usize = 1 << 20;
+const IO_POOL_BYTES: usize = 32 << 20;
+
+#[derive(Debug)]
+struct Command {
+    tag: u64,
+    payload: Payload,
+    /// The memory that the controller uses.
+    buffer: Option<Buffer>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RdmaQueue {
+    lender: Lender,
+    machine: HostQueue,
+    is_ready: bool,
+    entries: u16,
+    capsule_data_bytes_max: u32,
+    /// Commands that were sent, by their identifiers.
+    commands: BTreeMap<u16, Command>,
+    /// Commands that were not sent, in order.
+    waiting: VecDeque<(Sqe, u64, Payload)>,
+}
+
+impl RdmaQueue {
+    /// Begins to connect.
+    pub(crate) fn connect(address: SocketAddr, qid: u16, entries: u16) -> Result<Self, Lost> {
+        let is_admin = qid == 0;
+        let capsule_data_bytes_max = if is_admin { 0 } else { CAPSULE_DATA_BYTES };
+        let room = Room {
+            receives: entries.into(),
+            receive_bytes: Cqe::BYTES as u32,
+            sends: entries.into(),
+            send_bytes: Sqe::BYTES as u32 + capsule_data_bytes_max,
+            pool_bytes_max: if is_admin { ADMIN_POOL_BYTES } else { IO_POOL_BYTES },
+        };
+        let send_queue = entries.saturating_sub(1);
+        let request = Request { recfmt: RECFMT, qid, receive_queue: entries, send_queue, cntlid: 0 };
+        let lender = Lender::connect(address, &room, &request.encode()).map_err(Lost::Rdma)?;
+        Ok(Self {
+            lender,
+            machine: HostQueue::new(entries),
+            is_ready: false,
+            entries,
+            capsule_data_bytes_max,
+            commands: BTreeMap::new(),
+            waiting: VecDeque::new(),
+        })
+    }
+
+    pub(crate) fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        self.lender.register(poller, token)
+    }
+
+    pub(crate) fn watch(&mut self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        self.lender.watch(poller, token)
+    }
+
+    pub(crate) const fn set_capsule_data_bytes(&mut self, bytes: u32) {
+        let most = self.capsule_data_bytes_max;
+        self.machine.set_capsule_data_bytes(if bytes < most { bytes } else { most });
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_ready && self.outstanding() + 1 < usize::from(self.entries)
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.commands.len() + self.waiting.len()
+    }
+
+    /// What the connection holds is freed on a thread of its own: the system takes long for that.
+    pub(crate) fn reset(self, poller: &Poller) {
+        let remains = self.lender.end(poller);
+        let builder = std::thread::Builder::new().name("initiator-rdma".to_owned());
+        // Without a thread it was freed here.
+        let _ = builder.spawn(move || drop(remains));
+    }
+
+    pub(crate) fn tags(&self) -> impl Iterator<Item = u64> + '_ {
+        let sent = self.commands.values().map(|command| command.tag);
+        sent.chain(self.waiting.iter().map(|(_, tag, _)| *tag))
+    }
+
+    pub(crate) fn submit(&mut self, sqe: &Sqe, tag: u64, payload: Payload) -> Result<(), HostMisuse> {
+        if !self.is_ready {
+            return Err(HostMisuse::NotReady);
+        }
+        if !self.has_room() {
+            return Err(HostMisuse::Full);
+        }
+        self.waiting.push_back((*sqe, tag, payload));
+        Ok(())
+    }
+
+    pub(crate) fn send(&mut self) -> Result<(), Lost> {
+        while let Some((sqe, tag, payload)) = self.waiting.pop_front() {
+            if let Some(payload) = self.begin(&sqe, tag, payload)? {
+                self.waiting.push_front((sqe, tag, payload));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a command; gives its payload back if there is no memory for it now.
+    fn begin(&mut self, sqe: &Sqe, tag: u64, payload: Payload) -> Result<Option<Payload>, Lost> {
+        let data = payload.data();
+        let (place, buffer) = match data {
+            HostData::None => (HostPlace::None, None),
+            HostData::ToController(bytes) if self.machine.is_in_capsule(data) => {
+                (HostPlace::InCapsule(bytes), None)
+            }
+            HostData::ToController(bytes) | HostData::FromController(bytes) => {
+                let is_read = matches!(data, HostData::FromController(_));
+                let access = if is_read { Access::RemoteWrite } else { Access::RemoteRead };
+                let buffer = self.lender.buffer(bytes as usize, access).map_err(Lost::Rdma)?;
+                let Some(buffer) = buffer else { return Ok(Some(payload)) };
+                let (address, key) = (buffer.region().address(), buffer.region().remote_key());
+                (HostPlace::Memory(HostMemory { address, bytes, key, invalidate: false }), Some(buffer))
+            }
+        };
+        let source = match &payload {
+            Payload::Send(slice) => slice.bytes(),
+            Payload::None | Payload::Receive(_) => &[],
+        };
+        if let (Some(buffer), Payload::Send(_)) = (&buffer, &payload) {
+            buffer.write(0, source).map_err(Lost::Rdma)?;
+        }
+        let sqe = self.machine.submit(sqe, place).map_err(|_| Lost::Misuse)?;
+        let in_capsule = if matches!(place, HostPlace::InCapsule(_)) { source } else { &[] };
+        self.lender.send(&[&sqe.encode(), in_capsule]).map_err(Lost::Rdma)?;
+        self.commands.insert(sqe.cid, Command { tag, payload, buffer });
+        Ok(None)
+    }
+
+    pub(crate) fn receive(&mut self, memory: &mut dyn Memory, events: &mut Vec<Event>) -> Result<bool, Lost> {
+        self.lender.wake();
+        let mut any = false;
+        // No more than the queue has entries: nothing is sent meanwhile.
+        loop {
+            match self.lender.poll() {
+                Ok(Some(Heard::Connected)) => self.connected(events),
+                Ok(Some(Heard::Message)) => self.answered(memory, events)?,
+                Ok(None) => return Ok(any),
+                Err(error) => return Err(self.why(error)),
+            }
+            any = true;
+        }
+    }
+
+    fn connected(&mut self, events: &mut Vec<Event>) {
+        // Some targets take fewer commands at a time than they were asked for.
+        if let Ok(Accept { receive_queue: most @ 2.., .. }) = Accept::decode(self.lender.peer_data()) {
+            self.entries = self.entries.min(most);
+        }
+        self.is_ready = true;
+        events.push(Event::Ready);
+    }
+
+    fn answered(&mut self, memory: &mut dyn Memory, events: &mut Vec<Event>) -> Result<(), Lost> {
+        let cqe = self.machine.handle_response(self.lender.message()).map_err(Lost::Response)?;
+        let Some(Command { tag, payload, buffer }) = self.commands.remove(&cqe.cid) else { return Ok(()) };
+        if let (Payload::Receive(bytes), Some(buffer), true) = (payload, buffer, cqe.status.is_success())
+            && let Some(room) = memory.room(tag).and_then(|room| room.get_mut(..bytes as usize))
+        {
+            buffer.read(0, room).map_err(Lost::Rdma)?;
+        }
+        events.push(Event::Completed { tag, cqe });
+        Ok(())
+    }
+
+    /// A target that refuses says why.
+    fn why(&self, error: Error) -> Lost {
+        match error {
+            Error::Closed => Lost::Closed,
+            Error::Verbs(_) if !self.is_ready => match Reject::decode(self.lender.peer_data()) {
+                Ok(Reject { recfmt: RECFMT, status }) => Lost::Rejected(status),
+                _ => Lost::Rdma(error),
+            },
+            _ => Lost::Rdma(error),
+        }
+    }
+}
