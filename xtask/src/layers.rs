@@ -196,6 +196,7 @@ pub(crate) const RULES: &[Rule] = &[
             "memory",
             "verbs",
             "transport",
+            "volumes",
             "acceptance",
         ],
     ),

@@ -4,6 +4,8 @@
 
 #[path = "vm/bad_links.rs"]
 mod bad_links;
+#[path = "vm/block_over_rdma.rs"]
+mod block_over_rdma;
 #[path = "vm/both_ends.rs"]
 mod both_ends;
 #[path = "vm/checking.rs"]
@@ -56,6 +58,8 @@ mod kernel_target_late;
 mod kernel_ublk;
 #[path = "vm/kernel_v4.rs"]
 mod kernel_v4;
+#[path = "vm/late_over_rdma.rs"]
+mod late_over_rdma;
 #[path = "vm/late_writes.rs"]
 mod late_writes;
 #[path = "vm/lifetime.rs"]
@@ -74,6 +78,8 @@ mod rdma_call_backs;
 mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]
 mod rdma_counts;
+#[path = "vm/rdma_host.rs"]
+mod rdma_host;
 #[path = "vm/rdma_versions.rs"]
 mod rdma_versions;
 #[path = "vm/soft_roce.rs"]
