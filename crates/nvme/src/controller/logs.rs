@@ -9,7 +9,8 @@ use crate::cross_reset::LOG_HEADER_BYTES;
 use crate::feature::Event;
 use crate::layout::text;
 use crate::log_page::{
-    ANA_GROUPS_ONLY, CommandEffects, Effects, FirmwareSlots, GetLogPage, Health, LogId, SupportedPages,
+    ANA_GROUP_BYTES, ANA_GROUPS_ONLY, ANA_HEAD_BYTES, CommandEffects, Effects, FirmwareSlots, GetLogPage,
+    Health, LogId, SupportedPages,
 };
 use crate::{NSID_ALL, Sqe, Status};
 use std::time::Duration;
@@ -92,8 +93,19 @@ impl Subsystem {
             LogId::FEATURE_EFFECTS => {
                 SupportedPages::of(self.io_features().map(|feature| feature.0)).encode().to_vec()
             }
-            _ => self.ana_log(controller).encode(arguments.parameter & ANA_GROUPS_ONLY != 0),
+            _ => {
+                let mut log = self.ana_log(controller).encode(arguments.parameter & ANA_GROUPS_ONLY != 0);
+                log.resize(log.len().max(self.ana_log_bytes_max()), 0);
+                log
+            }
         })
+    }
+
+    /// The length of an ANA log with all groups and namespaces that there may be. Tools read so
+    /// much of it, in parts.
+    fn ana_log_bytes_max(&self) -> usize {
+        let namespaces = usize::try_from(self.config.limits.nsid).unwrap_or(usize::MAX);
+        ANA_HEAD_BYTES + self.group_changes.len() * ANA_GROUP_BYTES + namespaces.saturating_mul(4)
     }
 
     fn io_logs(&self) -> impl Iterator<Item = LogId> {

@@ -204,6 +204,15 @@ fn the_ana_log_has_a_group_for_each_node_with_what_the_host_sees() {
     let log = AnaLog::decode(&data).expect("a log");
     let groups: Vec<_> = log.groups.iter().map(|one| (one.id, one.state, one.nsids.clone())).collect();
     assert_eq!(groups, [(1, AnaState::OPTIMIZED, vec![1]), (2, AnaState::NON_OPTIMIZED, vec![3])]);
+    // nvme-cli reads, in parts of 4096 bytes, what groups and namespaces may take at most.
+    let identity =
+        nvme::identify::Controller::decode(&target.identify(cntlid, Cns::CONTROLLER, 0).expect("its data"));
+    let identity = identity.expect("a controller");
+    let most = 16 + 32 * identity.ana_groups + 4 * identity.mnan;
+    let rest = target.log(cntlid, LogId::ANA, 4096, most - 4096).expect("a part");
+    assert!(!rest.is_empty() && rest.iter().all(|byte| *byte == 0));
+    let behind = target.log(cntlid, LogId::ANA, u64::from(most) + 4, 4);
+    assert_eq!(behind, Err(Status::INVALID_FIELD.no_retry()));
     target.subsystem.set_reach(target.now, Node(1), Reach::Moving);
     target.outputs();
     let data = target.log(cntlid, LogId::ANA, 0, 120).expect("the log");
