@@ -204,7 +204,8 @@ impl Attached {
         let paths = self.attachment.paths();
         sum.resize_with(paths.len().max(sum.len()), PathCounters::default);
         for ((sum, path), counted) in sum.iter_mut().zip(paths).zip(self.attachment.counters()) {
-            sum.path = path.address.socket.ip().to_string();
+            let prefix = if path.address.transport == Transport::Rdma { "rdma:" } else { "" };
+            sum.path = format!("{prefix}{}", path.address.socket.ip());
             sum.state = match (path.cntlid, path.is_suspect) {
                 (Some(_), false) => "up",
                 (Some(_), true) => "suspect",

@@ -4,7 +4,7 @@
 use super::{Event, Memory, Payload};
 use crate::error::Lost;
 use nvme::host::{HostData, HostMisuse};
-use nvme::rdma::{Accept, HostMemory, HostPlace, HostQueue, RECFMT, Reject, Request};
+use nvme::rdma::{Accept, HostMemory, HostPlace, HostQueue, RECFMT, Reject, RejectStatus, Request};
 use nvme::{Cqe, Sqe};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -192,7 +192,8 @@ impl RdmaQueue {
         match error {
             Error::Closed => Lost::Closed,
             Error::Verbs(_) if !self.is_ready => match Reject::decode(self.lender.peer_data()) {
-                Ok(Reject { recfmt: RECFMT, status }) => Lost::Rejected(status),
+                // Padding is no reason: something else listens there.
+                Ok(Reject { recfmt: RECFMT, status }) if status != RejectStatus(0) => Lost::Rejected(status),
                 _ => Lost::Rdma(error),
             },
             _ => Lost::Rdma(error),

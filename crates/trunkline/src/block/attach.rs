@@ -6,8 +6,8 @@ use crate::output;
 use attach::VolumeDisk;
 use clap::{ArgGroup, Args};
 use initiator::{
-    Address, Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Volume,
-    discover, identity, secret_file,
+    Address, Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Transport,
+    Volume, discover, identity, secret_file,
 };
 use server::config::size;
 use std::collections::BTreeMap;
@@ -133,8 +133,8 @@ fn attach(
     config.digests = Digests { header: args.digests, data: args.digests };
     config.secrets = secrets;
     config.after_crash = place.was_killed();
-    let attachment = Attachment::start(config).map_err(|error| explain(&error, &host))?;
-    let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(&error, &host))?;
+    let attachment = Attachment::start(config).map_err(|error| explain(args, &error, &host))?;
+    let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(args, &error, &host))?;
     Ok((attachment, volume))
 }
 
@@ -156,7 +156,7 @@ fn list(args: &AttachArgs, host: &Nqn) -> Result<ExitCode, Error> {
     let mut found: BTreeMap<String, Vec<Address>> = BTreeMap::new();
     for address in &args.connect {
         let log = discover(*address, host, identity::of_host(host), PATIENCE);
-        for one in log.map_err(|error| explain(&error, host))? {
+        for one in log.map_err(|error| explain(args, &error, host))? {
             let addresses = found.entry(one.subsystem.to_string()).or_default();
             addresses.extend(one.addresses);
             addresses.sort_unstable();
@@ -190,7 +190,7 @@ fn nameless(cause: identity::Nameless) -> Error {
 }
 
 /// Why there is no volume.
-fn explain(error: &initiator::Error, host: &Nqn) -> Error {
+fn explain(args: &AttachArgs, error: &initiator::Error, host: &Nqn) -> Error {
     let advice = match error {
         initiator::Error::Refused { refusal: Refusal::SecretNeeded, .. } => {
             format!("--secret-file FILE with the secret that the target has for {host}")
@@ -207,6 +207,13 @@ fn explain(error: &initiator::Error, host: &Nqn) -> Error {
             )
         }
         initiator::Error::NoNamespace { .. } => "a --namespace that the subsystem has".to_owned(),
+        initiator::Error::Unreachable { .. }
+            if args.connect.iter().any(|address| address.transport == Transport::Rdma) =>
+        {
+            "an RDMA device here that reaches the address, which `rdma link` shows, and the address of a \
+             controller: `trunkline block attach --connect rdma:ADDR:PORT` lists them"
+                .to_owned()
+        }
         _ => {
             "the address of a controller: `trunkline block attach --connect ADDR:PORT` lists them".to_owned()
         }
