@@ -38,6 +38,8 @@ mod kernel_nvme_authentication;
 mod kernel_nvme_over_rdma;
 #[path = "vm/kernel_nvme_pair.rs"]
 mod kernel_nvme_pair;
+#[path = "vm/kernel_nvme_tools.rs"]
+mod kernel_nvme_tools;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
 #[path = "vm/kernel_over_rdma.rs"]
@@ -54,6 +56,8 @@ mod kernel_target;
 mod kernel_target_faults;
 #[path = "vm/kernel_target_late.rs"]
 mod kernel_target_late;
+#[path = "vm/kernel_target_over_rdma.rs"]
+mod kernel_target_over_rdma;
 #[path = "vm/kernel_ublk.rs"]
 mod kernel_ublk;
 #[path = "vm/kernel_v4.rs"]

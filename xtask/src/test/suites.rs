@@ -447,7 +447,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "vm",
         about: "a stock kernel in a virtual machine: its NFS client on our server, our client on its server",
         tier: Tier::Ci,
-        minutes: 8,
+        minutes: 9,
         command: vm_command!(),
         packages: VM_PACKAGES,
         needs: &[],

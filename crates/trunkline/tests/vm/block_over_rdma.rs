@@ -1,12 +1,12 @@
-//! Tests our NVMe/RDMA host (`block attach`) over Soft-RoCE, on our pair and on the Linux kernel's
-//! target: what it finds is what it wrote last, whatever becomes of a path. The load runs in the
-//! guest, where both ends are.
+//! Tests our NVMe/RDMA host (`block attach`) over Soft-RoCE, on our pair: what it finds is what it
+//! wrote last, whatever becomes of a path. The load runs in the guest, where both ends are.
 
 use crate::disk_load::{DiskLoad, Done};
 use crate::guest::{is_in_guest, passes_in};
 use crate::kernel_target::TIMEOUT;
 use crate::nbd_client::Client;
 use crate::{alone, lab, trunkline};
+use record::{Half, Record};
 use rustix::process::Signal;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -14,22 +14,22 @@ use std::path::Path;
 use std::process::Command;
 use testkit::{Deadline, Process};
 
-const HOST: &str = "nqn.2026-11.org.trunkline:guest";
-const SUBSYSTEM: &str = "nqn.2026-11.org.trunkline:over-rdma";
+pub(super) const HOST: &str = "nqn.2026-11.org.trunkline:guest";
+pub(super) const SUBSYSTEM: &str = "nqn.2026-11.org.trunkline:over-rdma";
 /// Where both targets have their volume.
-const STORE: &str = "/dev/ram0";
-const SOCKET: &str = "/run/block-over-rdma.sock";
+pub(super) const STORE: &str = "/dev/ram0";
+pub(super) const SOCKET: &str = "/run/block-over-rdma.sock";
 
 /// Runs a shell script in this guest, which must succeed; returns its output.
 #[track_caller]
-fn run(script: &str) -> String {
+pub(super) fn run(script: &str) -> String {
     let output = Command::new("sh").args(["-ec", script]).output().expect("there is a shell");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{script}\n{}\n{out}{err}", output.status);
     out.into_owned()
 }
 
-fn started(arguments: &str, line: &str) -> Process {
+pub(super) fn started(arguments: &str, line: &str) -> Process {
     let mut command = Command::new(trunkline());
     command.args(arguments.split_whitespace());
     let process = Process::spawn(command);
@@ -38,7 +38,7 @@ fn started(arguments: &str, line: &str) -> Process {
 }
 
 /// Our host, attached to these addresses.
-fn attached(subsystem: &str, addresses: &[&str], more: &str) -> Process {
+pub(super) fn attached(subsystem: &str, addresses: &[&str], more: &str) -> Process {
     let connect: Vec<String> = addresses.iter().map(|address| format!("--connect {address}")).collect();
     started(
         &format!(
@@ -53,7 +53,7 @@ fn attached(subsystem: &str, addresses: &[&str], more: &str) -> Process {
 const QUEUES: usize = 3;
 
 /// Waits until it has as many paths over RDMA, and one over TCP to this port if one is named.
-fn wait_for_paths(over_rdma: usize, tcp_port: Option<u16>) {
+pub(super) fn wait_for_paths(over_rdma: usize, tcp_port: Option<u16>) {
     // They belong to the thread that made them.
     let queue_pairs = "rdma resource show qp type RC | grep -c 'state RTS .*comm initiator' || true";
     let streams = tcp_port.map(|port| format!("ss -tnH state established dst 10.77.1.2:{port} | wc -l"));
@@ -66,14 +66,14 @@ fn wait_for_paths(over_rdma: usize, tcp_port: Option<u16>) {
 }
 
 /// The queue pairs of connections, and the memory that is registered, of programs.
-fn held() -> Vec<String> {
+pub(super) fn held() -> Vec<String> {
     let said = run("rdma resource show qp type RC; rdma resource show mr; rdma resource show cq");
     said.lines().filter(|line| !line.contains("comm [")).map(str::to_owned).collect()
 }
 
 /// Compares what the load has left with the device itself, and says how long requests took.
 #[track_caller]
-fn settle(name: &str, load: DiskLoad) -> Vec<(u64, Vec<u8>)> {
+pub(super) fn settle(name: &str, load: DiskLoad) -> Vec<(u64, Vec<u8>)> {
     let outcome = load.stop(Path::new(SOCKET));
     assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
     let longest = |is_write| {
@@ -90,7 +90,7 @@ fn settle(name: &str, load: DiskLoad) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[track_caller]
-fn compare_with_device(content: &[(u64, Vec<u8>)]) {
+pub(super) fn compare_with_device(content: &[(u64, Vec<u8>)]) {
     let store = File::open(STORE).expect("the device");
     for (offset, expected) in content {
         let mut found = vec![0; expected.len()];
@@ -101,7 +101,7 @@ fn compare_with_device(content: &[(u64, Vec<u8>)]) {
 
 /// The longest transfer, which is several commands, and one that ends within a block of memory.
 #[track_caller]
-fn long_transfers_are_whole() {
+pub(super) fn long_transfers_are_whole() {
     let mut client = Client::begin(Path::new(SOCKET));
     for (offset, bytes) in [(16 << 20, 4 << 20), (24 << 20, (1 << 20) + 4096), (28 << 20, 1 << 20)] {
         let data: Vec<u8> = (0..bytes).map(|at: u32| (at / 512) as u8 ^ (at % 251) as u8).collect();
@@ -176,79 +176,61 @@ END",
 }
 
 #[test]
-fn our_host_over_rdma_loses_nothing_when_a_path_to_the_kernels_target_is_lost() {
-    const NAME: &str =
-        "block_over_rdma::our_host_over_rdma_loses_nothing_when_a_path_to_the_kernels_target_is_lost";
+fn a_volume_is_measured_over_rdma_and_beside_tcp() {
+    const NAME: &str = "block_over_rdma::a_volume_is_measured_over_rdma_and_beside_tcp";
     if is_in_guest() {
-        return on_the_kernels_target();
+        return measured();
     }
     let _turn = alone();
     passes_in(lab().server(), NAME);
 }
 
-/// The Linux kernel's target with a port for RDMA and one for TCP, until dropped.
-struct KernelTarget;
-
-const NVMET: &str = "
-    nvmet=/sys/kernel/config/nvmet; nqn=nqn.2026-11.org.trunkline:over-rdma
-    opened() { ln -s $nvmet/subsystems/$nqn $nvmet/ports/$1/subsystems/$nqn; }
-    closed() { rm $nvmet/ports/$1/subsystems/$nqn; }
-    ";
-
-impl KernelTarget {
-    fn start() -> Self {
-        run(&format!(
-            "{NVMET}
-             modprobe -a nvmet nvmet-tcp nvmet-rdma; modprobe brd rd_nr=1 rd_size=65536; wipefs -a {STORE}
-             mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-             mkdir $nvmet/subsystems/$nqn; echo 1 > $nvmet/subsystems/$nqn/attr_allow_any_host
-             namespace=$nvmet/subsystems/$nqn/namespaces/1; mkdir $namespace
-             echo -n {STORE} > $namespace/device_path; echo 1 > $namespace/enable
-             for transport in rdma tcp; do
-               [ $transport = rdma ] && n=11 || n=12
-               mkdir $nvmet/ports/$n; echo ipv4 > $nvmet/ports/$n/addr_adrfam
-               echo $transport > $nvmet/ports/$n/addr_trtype; echo 10.77.1.2 > $nvmet/ports/$n/addr_traddr
-               echo 124$n > $nvmet/ports/$n/addr_trsvcid; opened $n
-             done"
-        ));
-        Self
+fn measured() {
+    let mut target = started(
+        &format!(
+            "block serve --volume mem:16MiB --listen rdma:10.77.1.2:12460 --listen 10.77.1.2:12461 \
+             --nqn {SUBSYSTEM} --state /run/measured --allow any"
+        ),
+        "ready",
+    );
+    run(&format!(
+        "cd /root; cat > rdma.toml << END
+repeats = 1
+window_ms = 300
+[[workload]]
+name = \"mixed\"
+block = \"64KiB\"
+depth = 4
+readers = 1
+writers = 1
+file = \"2MiB\"
+[[route]]
+name = \"embedded\"
+target = \"volume:?rdma,queues=1\"
+[[route]]
+name = \"both\"
+target = \"nvme-rdma://10.77.1.2:12460/{SUBSYSTEM}?connect=tcp:10.77.1.2:12461,queues=1,overwrite\"
+END
+         {} bench rdma.toml --record rdma.json --no-report --force",
+        trunkline().display()
+    ));
+    let record = std::fs::read_to_string("/root/rdma.json").expect("a record");
+    let record = Record::read(&record).expect("a record");
+    assert!(record.failed.is_empty(), "{:?}", record.failed);
+    let both = "NVMe/TCP and NVMe/RDMA, by our host";
+    for (name, access) in [("embedded", "NVMe/RDMA, by our host"), ("both", both)] {
+        let route = record.route(name).expect("the route");
+        assert_eq!(route.access.as_deref(), Some(access));
+        let mixed = route.workload("mixed", Half::Raw).expect("the workload");
+        assert!(mixed.cells().count() == 2 && mixed.cells().all(|(_, cell)| cell.ops > 0), "{mixed:?}");
+        assert!(mixed.verified.is_some_and(|it| it.stamps > 0 && it.wrong == 0), "{mixed:?}");
     }
-}
-
-impl Drop for KernelTarget {
-    fn drop(&mut self) {
-        // Whatever a failed case has left; a panic of its own would hide the first one.
-        let script = "for n in 11 12; do closed $n; rmdir $nvmet/ports/$n; done
-            echo 0 > $nvmet/subsystems/$nqn/namespaces/1/enable
-            rmdir $nvmet/subsystems/$nqn/namespaces/1 $nvmet/subsystems/$nqn";
-        let _ = Command::new("sh").args(["-c", &format!("{NVMET}{script}")]).output();
-    }
-}
-
-fn on_the_kernels_target() {
-    let before = held();
-    let target = KernelTarget::start();
-    let list =
-        format!("{} block attach --connect rdma:10.77.1.2:12411 --hostnqn {HOST}", trunkline().display());
-    let found = run(&list);
-    assert!(found.contains("--connect rdma:10.77.1.2:12411"), "{found}");
-    // Writes wait for three of these.
-    let addresses = ["rdma:10.77.1.2:12411", "10.77.1.2:12412"];
-    let mut attached = attached(SUBSYSTEM, &addresses, "--keep-alive 2");
-    wait_for_paths(1, Some(12412));
-    long_transfers_are_whole();
-    let load = DiskLoad::start(Path::new(SOCKET), 8);
-    load.wait_for_all();
-    for port in [11, 12] {
-        run(&format!("{NVMET}closed {port}"));
-        load.wait_for_all();
-        run(&format!("{NVMET}opened {port}"));
-        wait_for_paths(1, Some(12412));
-        load.wait_for_all();
-    }
-    let content = settle("the kernel's target", load);
-    assert!(attached.terminate(TIMEOUT).success());
-    drop(target);
-    compare_with_device(&content);
-    Deadline::wait_until("everything to be freed", TIMEOUT, || (held() == before).then_some(()));
+    let mixed = record.route("both").and_then(|route| route.workload("mixed", Half::Raw));
+    let paths = &mixed.expect("the workload").paths;
+    let paths: Vec<(&str, bool)> = paths.iter().map(|it| (it.path.as_str(), it.bytes > 0)).collect();
+    // The second address is that of node B, which does not own the volume.
+    assert_eq!(paths, [("rdma:10.77.1.2", true), ("10.77.1.2", false)]);
+    let limit = record.limits.iter().find(|it| it.route.as_deref() == Some("nvme-rdma"));
+    assert!(limit.is_some_and(|limit| limit.gbytes_per_s > 0.0), "{:?}", record.limits);
+    assert!(target.terminate(TIMEOUT).success());
 }

@@ -10,15 +10,15 @@ use rustix::process::Signal;
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.org.trunkline:vm";
 pub(super) const HOST: &str =
     "--hostnqn nqn.2026-11.org.trunkline:guest --hostid 5f2c1a0e-7d1c-4c5e-9a57-000000000001";
-const PORTS: [u16; 2] = [12420, 12421];
+pub(super) const PORTS: [u16; 2] = [12420, 12421];
 
 /// A target with a volume of memory and one on a block device, until dropped.
-struct Served {
+pub(super) struct Served {
     server: Option<Running>,
 }
 
 impl Served {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         sh("modprobe nvme-tcp; modprobe brd rd_nr=1 rd_size=65536
             wipefs -a /dev/ram0");
         let listen = PORTS.map(|port| format!("10.77.1.2:{port}"));
