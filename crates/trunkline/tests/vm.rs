@@ -28,6 +28,8 @@ mod history;
 mod kernel_client;
 #[path = "vm/kernel_group.rs"]
 mod kernel_group;
+#[path = "vm/kernel_multipath.rs"]
+mod kernel_multipath;
 #[path = "vm/kernel_nlm.rs"]
 mod kernel_nlm;
 #[path = "vm/kernel_nvme.rs"]

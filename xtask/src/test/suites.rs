@@ -7,7 +7,8 @@ pub(crate) use suite::{Suite, Tier};
 
 use super::machine::{Need, OutsideSuite};
 use package_lists::{
-    FAULTS_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, PEERS_PACKAGES, VM_PACKAGES,
+    FAULTS_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, MULTIPATH_PACKAGES,
+    PEERS_PACKAGES, VM_PACKAGES,
 };
 
 /// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
@@ -31,6 +32,7 @@ macro_rules! vm_command {
             "--skip", "under_the_kernels",
             "--skip", "kernel_nvme_authentication",
             "--skip", "kernel_ublk",
+            "--skip", "kernel_multipath",
             "--skip", "full_size",
             "--skip", "the_four_routes",
             "--skip", "each_fault_of_a_host",
@@ -497,6 +499,15 @@ pub(crate) const SUITES: &[Suite] = &[
             "kernel_ublk",
         ],
         packages: VM_PACKAGES,
+        needs: &[],
+    },
+    Suite {
+        name: "vm-multipath",
+        about: "the NVMe host of Linux 6.1 beneath DM-Multipath: a path cut, a node killed, a volume moved, controllers reset",
+        tier: Tier::Full,
+        minutes: 8,
+        command: &["test", "--package", "trunkline", "--test", "vm", "--", "kernel_multipath", "--nocapture"],
+        packages: MULTIPATH_PACKAGES,
         needs: &[],
     },
     Suite {

@@ -27,6 +27,35 @@ pub(super) const VM_PACKAGES: &[&str] = &[
     "xfsprogs",
 ];
 
+/// The same, where DM-Multipath joins paths.
+pub(super) const MULTIPATH_PACKAGES: &[&str] = &[
+    "attr",
+    "btrfs-progs",
+    "busybox-static",
+    "dmsetup",
+    "e2fsprogs",
+    "fio",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libibverbs1",
+    "librdmacm1",
+    "multipath-tools",
+    "nfs-common",
+    "nfs-kernel-server",
+    "nftables",
+    "nvme-cli",
+    "qemu-system-x86",
+    "rdma-core",
+    "rpcbind",
+    "strace",
+    "udev",
+    "util-linux",
+    "xfsprogs",
+];
+
 /// For a mounted directory.
 pub(super) const MOUNT_PACKAGES: &[&str] =
     &["attr", "fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"];
