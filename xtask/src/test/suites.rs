@@ -47,6 +47,13 @@ macro_rules! vm_command {
     };
 }
 
+/// The command of cases of the suite `vm` with Linux 6.12.
+macro_rules! linux_6_12 {
+    ($cases:expr) => {
+        &["test", "--config", LINUX_6_12, "--package", "trunkline", "--test", "vm", "--", $cases]
+    };
+}
+
 /// All suites.
 pub(crate) const SUITES: &[Suite] = &[
     Suite {
@@ -468,17 +475,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "the NVMe host of Linux 6.12 authenticates on our target, over TCP and RDMA",
         tier: Tier::Full,
         minutes: 4,
-        command: &[
-            "test",
-            "--config",
-            LINUX_6_12,
-            "--package",
-            "trunkline",
-            "--test",
-            "vm",
-            "--",
-            "kernel_nvme_authentication",
-        ],
+        command: linux_6_12!("kernel_nvme_authentication"),
         packages: VM_PACKAGES,
         needs: &[],
     },
@@ -487,17 +484,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "volumes and files as block devices of Linux 6.12: paths lost, processes killed",
         tier: Tier::Full,
         minutes: 4,
-        command: &[
-            "test",
-            "--config",
-            LINUX_6_12,
-            "--package",
-            "trunkline",
-            "--test",
-            "vm",
-            "--",
-            "kernel_ublk",
-        ],
+        command: linux_6_12!("kernel_ublk"),
         packages: VM_PACKAGES,
         needs: &[],
     },

@@ -1,7 +1,7 @@
 //! Tests the Linux kernel's NVMe/TCP host without its own multipath (`nvme_core.multipath=N`) and
-//! with DM-Multipath above its paths, on a pair of two processes: a path that is cut, a process that
-//! is killed, a volume that moves, and controllers that are reset, all under one verified load. The
-//! suite `vm-multipath` runs this test in a boot of its own.
+//! with DM-Multipath above its paths, on a pair of two processes: a path that is cut, a process
+//! that is killed, a volume that moves, and controllers that are reset, all under one verified
+//! load. The suite `vm-multipath` runs this test in a boot of its own.
 
 use crate::kernel_client::started;
 use crate::{alone, lab, sh, trunkline};
@@ -31,8 +31,9 @@ devices {
 }
 ";
 
-/// Shell functions. `paths` prints of each path its node, its priority, the state of its group, and
-/// its own states for the device mapper and for multipathd. `are PATTERN` waits until they are that.
+/// Shell functions. `paths` prints of each path its node, its priority, the state of its group,
+/// and its own states for the device mapper and for multipathd. `are PATTERN` waits until they are
+/// that.
 /// `goes_on` waits until the load has done more. All show what they found if it takes too long.
 fn functions() -> String {
     let [a, b] = PORTS;
@@ -146,7 +147,8 @@ impl Drop for Joined {
 
 /// Rounds of random writes over the whole range until `/run/stop` exists. Each round writes its
 /// number and its place into every block, and then reads all blocks: one that is lost, or has
-/// another round's content, fails. (fio's checksums alone accept what an earlier round has written.)
+/// another round's content, fails. (fio's checksums alone accept what an earlier round has
+/// written.)
 fn load() -> String {
     format!(
         "{}cat > /run/load.sh << 'END'
