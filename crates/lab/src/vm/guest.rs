@@ -202,6 +202,26 @@ impl Guest {
         self.machine.set_link(link, up)
     }
 
+    /// Stops this guest in the middle of whatever it does, as a host that hangs: from now on, it
+    /// executes nothing, reads nothing from its links, and its clocks stand still. Its commands
+    /// wait, so nothing that asks the guest returns before [`Guest::resume`].
+    ///
+    /// # Errors
+    /// If the guest is gone.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.machine.pause()
+    }
+
+    /// Lets a paused guest go on where it stopped. The guest does not know that time has passed,
+    /// except from others. What arrived on its links meanwhile is read now. Without effect on a
+    /// guest that runs.
+    ///
+    /// # Errors
+    /// If the guest is gone.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.machine.resume()
+    }
+
     /// The error for a guest that is gone, with its last output.
     pub(super) fn gone_error(&self) -> Error {
         Error::Gone { guest: self.name, message: self.machine.last_output() }

@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// The size of the end of a console that is shown when a guest fails; a kernel panic fits.
@@ -118,8 +118,21 @@ impl Machine {
 
     /// Takes the carrier off an interface, by its number from 1, or restores it.
     pub(super) fn set_link(&self, number: u8, up: bool) -> Result<(), Error> {
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.set_link(&format!("n{number}"), up)
+        self.monitor().set_link(&format!("n{number}"), up)
+    }
+
+    /// Stops the processors and clocks.
+    pub(super) fn pause(&self) -> Result<(), Error> {
+        self.monitor().pause()
+    }
+
+    /// Lets the processors and clocks go on.
+    pub(super) fn resume(&self) -> Result<(), Error> {
+        self.monitor().resume()
+    }
+
+    fn monitor(&self) -> MutexGuard<'_, Monitor> {
+        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether QEMU has ended.

@@ -26,14 +26,29 @@ impl Monitor {
 
     /// Takes the carrier off a network interface of the machine, or restores it.
     pub(super) fn set_link(&mut self, interface: &str, up: bool) -> Result<(), Error> {
-        if !self.negotiated {
-            self.execute(&json!({ "execute": "qmp_capabilities" }))?;
-            self.negotiated = true;
-        }
         self.execute(&json!({ "execute": "set_link", "arguments": { "name": interface, "up": up } }))
     }
 
+    /// Stops the machine's processors and clocks. When this returns, none of them runs.
+    pub(super) fn pause(&mut self) -> Result<(), Error> {
+        self.execute(&json!({ "execute": "stop" }))
+    }
+
+    /// Lets a paused machine go on.
+    pub(super) fn resume(&mut self) -> Result<(), Error> {
+        self.execute(&json!({ "execute": "cont" }))
+    }
+
+    /// Executes a command, after the capabilities that come before the first one.
     fn execute(&mut self, command: &Value) -> Result<(), Error> {
+        if !self.negotiated {
+            self.exchange(&json!({ "execute": "qmp_capabilities" }))?;
+            self.negotiated = true;
+        }
+        self.exchange(command)
+    }
+
+    fn exchange(&mut self, command: &Value) -> Result<(), Error> {
         let io = || Error::io("speak with QEMU's monitor");
         self.stream.get_ref().set_read_timeout(Some(REPLY_TIMEOUT)).map_err(io())?;
         writeln!(self.stream.get_ref(), "{command}").map_err(io())?;
@@ -99,6 +114,20 @@ mod tests {
         let received = machine.join().unwrap();
         assert_eq!(received.len(), 3, "it is greeted once: {received:?}");
         assert!(received[1].contains("set_link") && received[1].contains("\"up\":false"), "{received:?}");
+    }
+
+    #[test]
+    fn a_machine_is_paused_and_resumed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let machine = thread::spawn(|| machine(theirs));
+        let mut monitor = Monitor::new(ours);
+        monitor.pause().unwrap();
+        monitor.resume().unwrap();
+        drop(monitor);
+        let received = machine.join().unwrap();
+        let commands = ["qmp_capabilities", "stop", "cont"];
+        let expected = commands.map(|command| json!({ "execute": command }).to_string());
+        assert_eq!(received, expected);
     }
 
     #[test]
