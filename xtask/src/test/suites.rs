@@ -8,7 +8,7 @@ pub(crate) use suite::{Suite, Tier};
 use super::machine::{Need, OutsideSuite};
 use package_lists::{
     FAULTS_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, MULTIPATH_PACKAGES,
-    PEERS_PACKAGES, VM_PACKAGES,
+    OCFS2_PACKAGES, PAIR_PACKAGES, PEERS_PACKAGES, VM_PACKAGES,
 };
 
 /// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
@@ -498,6 +498,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[],
     },
     Suite {
+        name: "vm-ocfs2",
+        about: "a cluster file system on one volume in two virtual machines, one of which is paused, fenced and resumed",
+        tier: Tier::Full,
+        minutes: 6,
+        command: &["test", "--package", "trunkline", "--test", "vm_ocfs2", "--", "--nocapture"],
+        packages: OCFS2_PACKAGES,
+        needs: &[],
+    },
+    Suite {
         name: "vm-cthon04",
         about: "the Connectathon tests by the kernel's client on our server, by version 3, 4.1 and 4.2",
         tier: Tier::Full,
@@ -556,21 +565,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--nocapture",
             "--test-threads=1",
         ],
-        packages: &[
-            "busybox-static",
-            "ibverbs-providers",
-            "ibverbs-utils",
-            "iproute2",
-            "iputils-ping",
-            "kmod",
-            "libibverbs1",
-            "librdmacm1",
-            "nfs-common",
-            "nftables",
-            "qemu-system-x86",
-            "rdma-core",
-            "util-linux",
-        ],
+        packages: PAIR_PACKAGES,
         needs: &[],
     },
     Suite {

@@ -84,3 +84,33 @@ pub(super) const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "
 /// For virtual machines with disks of our attachments.
 pub(super) const GUESTS_PACKAGES: &[&str] =
     &["busybox-static", "e2fsprogs", "fio", "kmod", "libnbd-bin", "qemu-system-x86", "util-linux"];
+
+/// For two virtual machines with a server of files.
+pub(super) const PAIR_PACKAGES: &[&str] = &[
+    "busybox-static",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "libibverbs1",
+    "librdmacm1",
+    "nfs-common",
+    "nftables",
+    "qemu-system-x86",
+    "rdma-core",
+    "util-linux",
+];
+
+/// For two virtual machines with a cluster file system.
+pub(super) const OCFS2_PACKAGES: &[&str] = &[
+    "busybox-static",
+    "e2fsprogs",
+    "iproute2",
+    "kmod",
+    "nftables",
+    "nvme-cli",
+    "ocfs2-tools",
+    "qemu-system-x86",
+    "util-linux",
+];
