@@ -1,12 +1,12 @@
 //! A queue over RDMA: capsules are messages, and a command names memory of the connection that the
 //! controller reads or writes. Data are copied between there and the memory of requests.
 
-use super::{Event, Memory, Payload};
+use super::{Event, Memory, Payload, Slice};
 use crate::error::Lost;
 use nvme::host::{HostData, HostMisuse};
 use nvme::rdma::{Accept, HostMemory, HostPlace, HostQueue, RECFMT, Reject, RejectStatus, Request};
 use nvme::{Cqe, Sqe};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use transport::poll::Poller;
 use transport::rdma::{Access, Buffer, Error, Heard, Lender, Room};
@@ -29,12 +29,11 @@ struct Command {
 #[derive(Debug)]
 pub(crate) struct RdmaQueue {
     lender: Lender,
-    machine: HostQueue,
+    /// With the commands that were sent.
+    machine: HostQueue<Command>,
     is_ready: bool,
     entries: u16,
     capsule_data_bytes_max: u32,
-    /// Commands that were sent, by their identifiers.
-    commands: BTreeMap<u16, Command>,
     /// Commands that were not sent, in order.
     waiting: VecDeque<(Sqe, u64, Payload)>,
 }
@@ -60,7 +59,6 @@ impl RdmaQueue {
             is_ready: false,
             entries,
             capsule_data_bytes_max,
-            commands: BTreeMap::new(),
             waiting: VecDeque::new(),
         })
     }
@@ -83,7 +81,7 @@ impl RdmaQueue {
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        self.commands.len() + self.waiting.len()
+        self.machine.len() + self.waiting.len()
     }
 
     /// What the connection holds is freed on a thread of its own: the system takes long for that.
@@ -95,7 +93,7 @@ impl RdmaQueue {
     }
 
     pub(crate) fn tags(&self) -> impl Iterator<Item = u64> + '_ {
-        let sent = self.commands.values().map(|command| command.tag);
+        let sent = self.machine.outstanding().map(|command| command.tag);
         sent.chain(self.waiting.iter().map(|(_, tag, _)| *tag))
     }
 
@@ -137,17 +135,21 @@ impl RdmaQueue {
                 (HostPlace::Memory(HostMemory { address, bytes, key, invalidate: false }), Some(buffer))
             }
         };
-        let source = match &payload {
-            Payload::Send(slice) => slice.bytes(),
-            Payload::None | Payload::Receive(_) => &[],
+        let sent = match &payload {
+            Payload::Send(slice) => Some(slice.clone()),
+            Payload::None | Payload::Receive(_) => None,
         };
-        if let (Some(buffer), Payload::Send(_)) = (&buffer, &payload) {
-            buffer.write(0, source).map_err(Lost::Rdma)?;
-        }
-        let sqe = self.machine.submit(sqe, place).map_err(|_| Lost::Misuse)?;
-        let in_capsule = if matches!(place, HostPlace::InCapsule(_)) { source } else { &[] };
+        let sent = sent.as_ref().map(Slice::bytes).unwrap_or_default();
+        let in_capsule = match &buffer {
+            Some(buffer) => {
+                buffer.write(0, sent).map_err(Lost::Rdma)?;
+                &[]
+            }
+            None => sent,
+        };
+        let command = Command { tag, payload, buffer };
+        let sqe = self.machine.submit(sqe, place, command).map_err(|_| Lost::Misuse)?;
         self.lender.send(&[&sqe.encode(), in_capsule]).map_err(Lost::Rdma)?;
-        self.commands.insert(sqe.cid, Command { tag, payload, buffer });
         Ok(None)
     }
 
@@ -176,8 +178,8 @@ impl RdmaQueue {
     }
 
     fn answered(&mut self, memory: &mut dyn Memory, events: &mut Vec<Event>) -> Result<(), Lost> {
-        let cqe = self.machine.handle_response(self.lender.message()).map_err(Lost::Response)?;
-        let Some(Command { tag, payload, buffer }) = self.commands.remove(&cqe.cid) else { return Ok(()) };
+        let (cqe, command) = self.machine.handle_response(self.lender.message()).map_err(Lost::Response)?;
+        let Command { tag, payload, buffer } = command;
         if let (Payload::Receive(bytes), Some(buffer), true) = (payload, buffer, cqe.status.is_success())
             && let Some(room) = memory.room(tag).and_then(|room| room.get_mut(..bytes as usize))
         {

@@ -31,7 +31,7 @@ pub enum HostMisuse {
     TooLong(u32),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Slot<T> {
     generation: u16,
     command: Option<T>,
@@ -48,12 +48,12 @@ const fn place_of(cid: u16) -> u16 {
     cid & (ENTRIES_MAX - 1)
 }
 
-impl<T: Clone> Outstanding<T> {
+impl<T> Outstanding<T> {
     /// Of a queue with this many entries. One stays free, so that a full queue and an empty one
     /// differ.
     pub(crate) fn new(entries: u16) -> Self {
         let entries = entries.clamp(2, ENTRIES_MAX);
-        let slots = vec![Slot { generation: 0, command: None }; entries.into()];
+        let slots = (0..entries).map(|_| Slot { generation: 0, command: None }).collect();
         Self { slots, free: (0..entries - 1).rev().collect() }
     }
 
@@ -80,9 +80,15 @@ impl<T: Clone> Outstanding<T> {
         self.slots.get_mut(usize::from(place_of(cid)))?.command.take()
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.command.as_ref())
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.command.is_some()).count()
+        // One entry is never used.
+        self.slots.len() - 1 - self.free.len()
     }
 }
 

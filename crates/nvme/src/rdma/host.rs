@@ -27,14 +27,14 @@ pub enum BadResponse {
     NoCommand(u16),
 }
 
-/// The commands of a queue over RDMA.
+/// The commands of a queue over RDMA. With each it keeps what the driver needs until its end.
 #[derive(Debug)]
-pub struct HostQueue {
-    commands: Outstanding<()>,
+pub struct HostQueue<T> {
+    commands: Outstanding<T>,
     capsule_data_bytes: u32,
 }
 
-impl HostQueue {
+impl<T> HostQueue<T> {
     /// A queue with this many entries, at most [`ENTRIES_MAX`](crate::host::ENTRIES_MAX).
     #[must_use]
     pub fn new(entries: u16) -> Self {
@@ -57,7 +57,7 @@ impl HostQueue {
     ///
     /// # Errors
     /// [`HostMisuse`]; the command is not outstanding then.
-    pub fn submit(&mut self, sqe: &Sqe, place: HostPlace) -> Result<Sqe, HostMisuse> {
+    pub fn submit(&mut self, sqe: &Sqe, place: HostPlace, kept: T) -> Result<Sqe, HostMisuse> {
         let sgl = match place {
             HostPlace::None => Sgl::Keyed { address: 0, length: 0, key: 0, invalidate: false },
             HostPlace::InCapsule(bytes) if bytes > self.capsule_data_bytes => {
@@ -71,7 +71,7 @@ impl HostQueue {
                 Sgl::Keyed { address, length, key, invalidate }
             }
         };
-        let cid = self.commands.insert(()).ok_or(HostMisuse::Full)?;
+        let cid = self.commands.insert(kept).ok_or(HostMisuse::Full)?;
         Ok(Sqe { cid, sgl, ..*sqe })
     }
 
@@ -79,16 +79,27 @@ impl HostQueue {
     ///
     /// # Errors
     /// [`BadResponse`]: the controller broke the protocol, and the connection ends.
-    pub fn handle_response(&mut self, message: &[u8]) -> Result<Cqe, BadResponse> {
+    pub fn handle_response(&mut self, message: &[u8]) -> Result<(Cqe, T), BadResponse> {
         let cqe = Cqe::decode(message).map_err(BadResponse::Short)?;
-        self.commands.remove(cqe.cid).ok_or(BadResponse::NoCommand(cqe.cid))?;
-        Ok(cqe)
+        let kept = self.commands.remove(cqe.cid).ok_or(BadResponse::NoCommand(cqe.cid))?;
+        Ok((cqe, kept))
+    }
+
+    /// What is kept for commands that were not completed.
+    pub fn outstanding(&self) -> impl Iterator<Item = &T> {
+        self.commands.iter()
     }
 
     /// The number of commands that were not completed.
     #[must_use]
-    pub fn outstanding(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.commands.len()
+    }
+
+    /// Whether all commands were completed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -116,7 +127,7 @@ mod tests {
         let mut queue = HostQueue::new(4);
         queue.set_capsule_data_bytes(4096);
         let mut seen = |place, data: &[u8]| {
-            let sqe = queue.submit(&write(), place).expect("room");
+            let sqe = queue.submit(&write(), place, ()).expect("room");
             Capsule::decode(&[&sqe.encode()[..], data].concat()).expect("a capsule")
         };
         let inside = seen(HostPlace::InCapsule(4096), &[7; 4096]);
@@ -125,34 +136,37 @@ mod tests {
         assert_eq!((outside.data, outside.memory), (Ok(Incoming::OnRequest(8192)), Some(memory(8192))));
         let none = seen(HostPlace::None, &[]);
         assert_eq!((none.data, none.memory), (Ok(Incoming::None), None));
-        assert_eq!(queue.submit(&write(), HostPlace::None), Err(HostMisuse::Full));
+        assert_eq!(queue.submit(&write(), HostPlace::None, ()), Err(HostMisuse::Full));
     }
 
     #[test]
     fn data_go_into_the_capsule_only_as_far_as_the_controller_takes_them_there() {
         let mut queue = HostQueue::new(4);
         assert!(!queue.is_in_capsule(HostData::ToController(1)));
-        assert_eq!(queue.submit(&write(), HostPlace::InCapsule(1)), Err(HostMisuse::TooLong(1)));
+        assert_eq!(queue.submit(&write(), HostPlace::InCapsule(1), ()), Err(HostMisuse::TooLong(1)));
         queue.set_capsule_data_bytes(4096);
         assert!(queue.is_in_capsule(HostData::ToController(4096)));
         assert!(!queue.is_in_capsule(HostData::ToController(4097)));
         assert!(!queue.is_in_capsule(HostData::FromController(1)));
         let too_long = HostPlace::Memory(memory(KEYED_LENGTH_END));
-        assert_eq!(queue.submit(&write(), too_long), Err(HostMisuse::TooLong(KEYED_LENGTH_END)));
-        assert_eq!(queue.outstanding(), 0);
+        assert_eq!(queue.submit(&write(), too_long, ()), Err(HostMisuse::TooLong(KEYED_LENGTH_END)));
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn an_answer_to_no_command_ends_the_connection() {
         let mut queue = HostQueue::new(4);
-        let first = queue.submit(&write(), HostPlace::None).expect("room").cid;
+        let first = queue.submit(&write(), HostPlace::None, 'a').expect("room").cid;
         assert_eq!(queue.handle_response(&[0; 15]), Err(BadResponse::Short(Short { needed: 16, got: 15 })));
         assert_eq!(queue.handle_response(&response(first ^ 1)), Err(BadResponse::NoCommand(first ^ 1)));
-        assert_eq!(queue.handle_response(&response(first)).map(|cqe| cqe.cid), Ok(first));
+        assert_eq!(
+            queue.handle_response(&response(first)).map(|(cqe, kept)| (cqe.cid, kept)),
+            Ok((first, 'a'))
+        );
         // Its successor in the same place has another identifier.
-        let second = queue.submit(&write(), HostPlace::None).expect("room").cid;
+        let second = queue.submit(&write(), HostPlace::None, 'b').expect("room").cid;
         assert_ne!(first, second);
         assert_eq!(queue.handle_response(&response(first)), Err(BadResponse::NoCommand(first)));
-        assert_eq!(queue.outstanding(), 1);
+        assert_eq!((queue.len(), queue.outstanding().copied().collect::<String>().as_str()), (1, "b"));
     }
 }

@@ -20,8 +20,8 @@ const CAPSULE_DATA_BYTES: usize = 4096;
 pub(super) struct Queue {
     lender: Option<Lender>,
     poller: Poller,
-    machine: HostQueue,
-    outstanding: BTreeMap<u16, (Option<Buffer>, usize)>,
+    /// With the memory of each command, and how much of it is received.
+    machine: HostQueue<(Option<Buffer>, usize)>,
     done: BTreeMap<u16, (Cqe, Vec<u8>)>,
 }
 
@@ -39,9 +39,8 @@ impl Queue {
         let lender = Lender::connect(address, &room, &request.encode()).expect("a device");
         let poller = Poller::new().expect("a poller");
         lender.register(&poller, 0).expect("it is watched");
-        let (outstanding, done) = Default::default();
         let machine = HostQueue::new(entries);
-        let mut queue = Self { lender: Some(lender), poller, machine, outstanding, done };
+        let mut queue = Self { lender: Some(lender), poller, machine, done: BTreeMap::new() };
         while queue.hear(PATIENCE).expect("a connection") != Some(Heard::Connected) {}
         queue
     }
@@ -90,17 +89,15 @@ impl Queue {
                 (HostPlace::Memory(memory), Some(buffer), received)
             }
         };
-        let sqe = self.machine.submit(sqe, place).expect("room");
+        let sqe = self.machine.submit(sqe, place, (buffer, bytes)).expect("room");
         let in_capsule: &[u8] = if is_in_capsule { &send } else { &[] };
         self.lender().send(&[&sqe.encode(), in_capsule]).expect("a connection");
-        self.outstanding.insert(sqe.cid, (buffer, bytes));
         sqe.cid
     }
 
     fn answered(&mut self) {
         let message = self.lender().message().to_vec();
-        let cqe = self.machine.handle_response(&message).expect("an answer");
-        let (buffer, bytes) = self.outstanding.remove(&cqe.cid).expect("it was sent");
+        let (cqe, (buffer, bytes)) = self.machine.handle_response(&message).expect("an answer");
         let mut data = vec![0; bytes];
         if let Some(buffer) = buffer {
             buffer.read(0, &mut data).expect("its bytes");
