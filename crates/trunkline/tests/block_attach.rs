@@ -191,6 +191,20 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     }
 }
 
+/// No device leads to this machine's own loopback.
+#[test]
+fn what_is_missing_for_rdma_is_said_with_what_to_do() {
+    let base = ["block", "attach", "--hostnqn", HOST];
+    for (more, expected) in [
+        (&["--connect", "rdma:127.0.0.1:1"][..], "rdma link"),
+        (&["--connect", "rdma:127.0.0.1:1", "--digests"][..], "without --digests"),
+        (&["--connect", "rdma:127.0.0.1"][..], "\"rdma:127.0.0.1\" is no address with a port"),
+    ] {
+        let (is_well, text) = run(trunkline(&base).args(more));
+        assert!(!is_well && text.contains(expected), "{expected} in {text}");
+    }
+}
+
 /// Both ask for the driver before they ask a server for anything: nobody listens at these
 /// addresses.
 #[test]

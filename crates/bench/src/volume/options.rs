@@ -117,10 +117,20 @@ impl VolumeOptions {
         if options.controller_secret_file.is_some() && options.secret_file.is_none() {
             return Err("controller-secret-file: only with secret-file=FILE".to_owned());
         }
-        if options.rdma && options.digests {
+        if options.digests && !options.uses_tcp(target) {
             return Err("digests: only over TCP; RDMA devices check what they carry".to_owned());
         }
         Ok(options)
+    }
+
+    /// Whether a path is over TCP.
+    fn uses_tcp(&self, target: &VolumeTarget) -> bool {
+        match target {
+            VolumeTarget::Embedded => !self.rdma,
+            VolumeTarget::At { address, .. } => {
+                [address].into_iter().chain(&self.connect).any(|path| path.transport == Transport::Tcp)
+            }
+        }
     }
 
     /// How an embedded target is reached.
@@ -230,6 +240,9 @@ mod tests {
         let options = VolumeOptions::parse(text, &target).unwrap();
         let read: Vec<String> = options.connect.iter().map(ToString::to_string).collect();
         assert_eq!(read, ["rdma:10.0.1.1:4420", "10.0.2.1:4420", "rdma:[fd00::1]:4420"]);
+        assert!(VolumeOptions::parse("digests,connect=tcp:10.0.2.1:4420", &target).is_ok());
+        let error = VolumeOptions::parse("digests,connect=10.0.2.1:4420", &target).unwrap_err();
+        assert!(error.contains("only over TCP"), "{error}");
     }
 
     #[test]

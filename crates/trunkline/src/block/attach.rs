@@ -98,6 +98,13 @@ impl AttachArgs {
 
 /// Lists what there is, or serves the disk until a signal.
 pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
+    if args.digests && args.connect.iter().all(|address| address.transport == Transport::Rdma) {
+        return Err(Error::Refused {
+            sentence: "cannot use --digests".to_owned(),
+            cause: "digests are those of NVMe/TCP, and every address is one for RDMA".to_owned(),
+            advice: "without --digests: RDMA devices check what they carry".to_owned(),
+        });
+    }
     let host = args.hostnqn.clone().map_or_else(identity::host, Ok).map_err(nameless)?;
     let secrets = args.secrets()?;
     let (Some(subsystem), Some(place)) = (&args.nqn, args.place.claim()?) else { return list(args, &host) };

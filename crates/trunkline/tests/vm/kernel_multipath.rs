@@ -33,8 +33,8 @@ devices {
 
 /// Shell functions. `paths` prints of each path its node, its priority, the state of its group,
 /// and its own states for the device mapper and for multipathd. `are PATTERN` waits until they are
-/// that.
-/// `goes_on` waits until the load has done more. All show what they found if it takes too long.
+/// that. `goes_on` waits until the load has done more. All show what they found if it takes too
+/// long.
 fn functions() -> String {
     let [a, b] = PORTS;
     format!(
