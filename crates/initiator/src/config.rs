@@ -78,7 +78,8 @@ pub struct Secrets {
 /// When paths are taken for dead, and tried again.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// A controller that owes an answer and is silent for this long is asked whether it lives.
+    /// A controller that owes an answer and is silent for this long is asked whether it lives; an
+    /// I/O queue likewise, whatever the other queues do.
     pub suspect: Duration,
     /// If it does not answer for this long and another path is there, it is lost.
     pub silent: Duration,

@@ -54,10 +54,30 @@ struct Slot {
     queue: Queue,
     path: usize,
     qid: u16,
+    health: Health,
     /// On it, the host is being authenticated.
     authentication: Option<Authenticating>,
     /// No other slot has it, also not one with the same token later.
     serial: u64,
+}
+
+/// Whether a controller, or a queue of it, lives.
+#[derive(Debug, Clone, Copy)]
+struct Health {
+    /// When anything was received last.
+    heard: Duration,
+    /// When it was asked whether it lives.
+    probe: Option<Duration>,
+}
+
+impl Health {
+    const fn new(now: Duration) -> Self {
+        Self { heard: now, probe: None }
+    }
+
+    const fn is_suspect(&self) -> bool {
+        self.probe.is_some()
+    }
 }
 
 /// Requests and their parts, and the commands of admin queues: where received data belong.
@@ -212,7 +232,7 @@ impl Engine {
             }
         }
         if heard {
-            self.note_heard(path);
+            self.note_heard(token, path);
         }
         // What was completed before the end is complete. One event may end the controller; then the
         // tags of the others stand for something else.

@@ -126,6 +126,8 @@ pub(crate) enum Lost {
     Compute(std::io::Error),
     #[error("the controller is silent")]
     Silent,
+    #[error("I/O queue {0} is silent")]
+    QueueSilent(u16),
     #[error("a command was not completed in time")]
     CommandTimeout,
     #[error("older controllers of this host were not ended: {0}")]

@@ -129,9 +129,16 @@ impl Queue {
         on!(self, queue => queue.set_capsule_data_bytes(bytes));
     }
 
-    /// Whether another command may be submitted.
+    /// The number of commands that may be submitted now.
+    pub(crate) fn room(&self) -> usize {
+        on!(self, queue => queue.room())
+    }
+
+    /// Whether another command may be submitted so that the queue can still be asked whether it
+    /// lives. One with a single place is not asked.
     pub(crate) fn has_room(&self) -> bool {
-        on!(self, queue => queue.has_room())
+        let room = self.room();
+        room > 1 || (room == 1 && self.outstanding() == 0)
     }
 
     /// The number of commands that were not completed.

@@ -13,6 +13,8 @@ enum Mode {
     Passes,
     /// Nothing passes; what was received is kept, and passes later.
     Silent,
+    /// Nothing of one connection passes, by its number.
+    SilentOne(u64),
     /// Connections end, and new ones too.
     Cut,
 }
@@ -21,6 +23,8 @@ enum Mode {
 struct State {
     /// What was sent through it, to the address.
     bytes: AtomicU64,
+    /// Connections that were made.
+    made: AtomicU64,
     /// Directions of connections that have not ended.
     open: AtomicUsize,
     mode: Mutex<Mode>,
@@ -37,11 +41,11 @@ impl State {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the relay is silent. Returns whether bytes pass.
-    fn passes(&self) -> bool {
-        let is_silent = |mode: &mut Mode| *mode == Mode::Silent;
+    /// Waits while the relay is silent for a connection. Returns whether bytes pass.
+    fn passes(&self, number: u64) -> bool {
+        let is_silent = |mode: &mut Mode| [Mode::Silent, Mode::SilentOne(number)].contains(mode);
         let mode = self.changed.wait_while(self.mode(), is_silent);
-        *mode.unwrap_or_else(PoisonError::into_inner) == Mode::Passes
+        *mode.unwrap_or_else(PoisonError::into_inner) != Mode::Cut
     }
 }
 
@@ -71,6 +75,7 @@ impl Relay {
     pub fn changing(target: SocketAddr, change: Change) -> Self {
         let state = Arc::new(State {
             bytes: AtomicU64::new(0),
+            made: AtomicU64::new(0),
             open: AtomicUsize::new(0),
             mode: Mutex::new(Mode::Passes),
             changed: Condvar::new(),
@@ -114,6 +119,11 @@ impl Relay {
         self.set(Mode::Silent);
     }
 
+    /// Nothing of the newest connection passes from now on, and what is sent on it is kept.
+    pub fn silence_newest(&self) {
+        self.set(Mode::SilentOne(self.state.made.load(Ordering::SeqCst)));
+    }
+
     /// Everything passes again, first what was kept.
     pub fn pass(&self) {
         self.set(Mode::Passes);
@@ -139,14 +149,22 @@ fn connect(state: &Arc<State>, client: TcpStream, target: SocketAddr, change: Ch
     state.streams().extend([client.try_clone()?, target.try_clone()?]);
     let (from, to) = (client.try_clone()?, target.try_clone()?);
     state.open.fetch_add(2, Ordering::SeqCst);
+    let number = state.made.fetch_add(1, Ordering::SeqCst) + 1;
     let there = Arc::clone(state);
-    std::thread::spawn(move || copy(from, to, &there, |_| (), true));
+    std::thread::spawn(move || copy(from, to, &there, number, |_| (), true));
     let back = Arc::clone(state);
-    std::thread::spawn(move || copy(target, client, &back, change, false));
+    std::thread::spawn(move || copy(target, client, &back, number, change, false));
     Ok(())
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, state: &State, change: Change, counts: bool) {
+fn copy(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    state: &State,
+    number: u64,
+    change: Change,
+    counts: bool,
+) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         if counts {
@@ -154,7 +172,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, state: &State, change: Change, c
         }
         let Some(data) = buffer.get_mut(..bytes) else { break };
         change(data);
-        if !state.passes() || to.write_all(data).is_err() {
+        if !state.passes(number) || to.write_all(data).is_err() {
             break;
         }
     }
@@ -170,6 +188,30 @@ mod tests {
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_newest_connection_falls_silent_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Relay::to(listener.local_addr().unwrap());
+        let pair = || {
+            let mut client = TcpStream::connect(relay.address).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            client.write_all(b"1").unwrap();
+            server.read_exact(&mut [0]).unwrap();
+            (client, server)
+        };
+        let (mut old, mut new) = (pair(), pair());
+        relay.silence_newest();
+        new.0.write_all(b"2").unwrap();
+        Deadline::wait_until("a byte more", PATIENCE, || (relay.bytes() == 3).then_some(()));
+        old.0.write_all(b"2").unwrap();
+        old.1.read_exact(&mut [0]).unwrap();
+        new.1.set_nonblocking(true).unwrap();
+        assert_eq!(new.1.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        new.1.set_nonblocking(false).unwrap();
+        relay.pass();
+        new.1.read_exact(&mut [0]).unwrap();
+    }
 
     #[test]
     fn what_is_sent_while_it_is_silent_is_kept_and_a_cut_ends_connections() {

@@ -4,8 +4,10 @@ use super::path::safe_time;
 use super::{ADMIN, Engine};
 use crate::error::{Lost, Refusal};
 use crate::queue::{Payload, Slice};
+use nvme::fabrics::Property;
 use nvme::host::{Command, CommandData, HostOutput, Initiator, Limits};
 use nvme::identify::{Cns, CommandSet, IDENTIFY_BYTES, Identify, Namespace};
+use nvme::register::CSTS;
 use nvme::{AdminOpcode, Cqe, Sgl, Sqe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use std::time::Duration;
 pub(super) enum AdminPurpose {
     /// The machine's, by its own name.
     Machine(u32),
-    /// Whether the controller lives.
+    /// Whether the controller lives, or an I/O queue of it.
     Probe,
     /// Identify Namespace.
     Namespace(u32),
@@ -27,7 +29,7 @@ pub(super) enum AdminPurpose {
     Authenticate(usize),
 }
 
-/// A command of an admin queue, or Connect.
+/// A command of an admin queue, or Connect, or what an I/O queue is asked.
 #[derive(Debug)]
 pub(super) struct AdminCommand {
     pub(super) path: usize,
@@ -74,10 +76,19 @@ impl Engine {
 
     pub(super) fn probe(&mut self, path: usize, now: Duration) {
         if let Some(controller) = self.controller_mut(path) {
-            controller.probe = Some(now);
+            controller.health.probe = Some(now);
         }
         let sqe = Sqe::new(AdminOpcode::KEEP_ALIVE.0, 0, 0);
         self.submit_admin(path, AdminPurpose::Probe, Command { sqe, data: CommandData::None });
+    }
+
+    /// Asks a controller on an I/O queue whether that lives. Only admin queues have properties: the
+    /// answer is an error, and no drive is waited for. NVMe over Fabrics, "Property Get Command"
+    pub(super) fn probe_queue(&mut self, token: usize, path: usize, now: Duration) {
+        let Some(slot) = self.slots.get_mut(token).filter(|slot| slot.queue.room() > 0) else { return };
+        slot.health.probe = Some(now);
+        let sqe = Property::get(0, CSTS, false);
+        self.submit_on(token, path, AdminPurpose::Probe, Command { sqe, data: CommandData::None });
     }
 
     /// A connection takes commands.

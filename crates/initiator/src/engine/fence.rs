@@ -116,7 +116,7 @@ impl Engine {
             let of = |path: &usize| {
                 let controller = self.controller(*path).filter(|one| one.is_live());
                 let other = controller.and_then(|one| one.name())?;
-                let is_suspect = self.controller(*path).is_some_and(|one| one.probe.is_some());
+                let is_suspect = self.controller(*path).is_some_and(|one| one.health.is_suspect());
                 Some((name.rank(other)?, is_suspect))
             };
             let paths = (0..self.paths.len()).filter_map(|path| Some((of(&path)?, path)));

@@ -1,6 +1,6 @@
 //! Requests, their parts, and the path of each.
 
-use super::Engine;
+use super::{Engine, Slot};
 use super::path::Controller;
 use crate::error::{Error, Lost};
 use crate::queue::{Payload, Slice};
@@ -27,6 +27,9 @@ const RETRIES_MAX: u32 = 10;
 
 /// After which time, at least.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
+
+/// What a path or a queue that may be lost is worse by: a path that is not optimized is better.
+const SUSPECT_RANK: u32 = 2;
 
 /// Where a part goes.
 enum Choice {
@@ -125,9 +128,11 @@ impl Engine {
                     let queues =
                         controller.io.iter().filter_map(|token| Some((*token, self.slots.get(*token)?)));
                     let free = queues.filter(|(_, slot)| slot.queue.has_room());
-                    let least = free.min_by_key(|(_, slot)| slot.queue.outstanding());
+                    let suspect = |slot: &Slot| if slot.health.is_suspect() { SUSPECT_RANK } else { 0 };
+                    let least = free.min_by_key(|(_, slot)| (suspect(slot), slot.queue.outstanding()));
                     is_full |= least.is_none();
-                    let candidate = least.map(|(token, slot)| (rank, slot.queue.outstanding(), token));
+                    let candidate =
+                        least.map(|(token, slot)| (rank + suspect(slot), slot.queue.outstanding(), token));
                     best = best.into_iter().chain(candidate).min();
                 }
                 Reach::Lost => lost += 1,
@@ -310,7 +315,7 @@ enum Reach {
 
 fn reach(controller: &Controller, nsid: u32) -> Reach {
     let Some(namespace) = controller.namespaces.get(&nsid) else { return Reach::NotNow };
-    let suspect = if controller.probe.is_some() { 2 } else { 0 };
+    let suspect = if controller.health.is_suspect() { SUSPECT_RANK } else { 0 };
     match controller.ana_state(namespace) {
         Some(AnaState::OPTIMIZED) => Reach::Rank(suspect),
         Some(AnaState::NON_OPTIMIZED) => Reach::Rank(suspect + 1),

@@ -1,7 +1,7 @@
 //! One address: its controller, and when it is tried again.
 
 use super::fence::Name;
-use super::{Engine, Slot};
+use super::{Engine, Health, Slot};
 use crate::error::{Lost, Refusal};
 use crate::queue::{Queue, Settings};
 use crate::shared::PathState;
@@ -52,10 +52,7 @@ pub(super) struct Controller {
     /// Those that it has described.
     pub(super) namespaces: BTreeMap<u32, Namespace>,
     pub(super) ana: Option<AnaLog>,
-    /// When anything was received last.
-    pub(super) heard: Duration,
-    /// When it was asked whether it lives.
-    pub(super) probe: Option<Duration>,
+    pub(super) health: Health,
 }
 
 impl Controller {
@@ -130,7 +127,7 @@ impl Path {
             address: self.address,
             cntlid: live.and_then(|controller| controller.limits.map(|limits| limits.cntlid)),
             listed: self.controller().and_then(|controller| controller.listed.clone()),
-            is_suspect: live.is_some_and(|controller| controller.probe.is_some()),
+            is_suspect: live.is_some_and(|controller| controller.health.is_suspect()),
             last_error: self.last.clone(),
             refused: self.refused,
         }
@@ -146,11 +143,13 @@ impl Engine {
         self.paths.get_mut(path)?.controller_mut()
     }
 
-    pub(super) fn note_heard(&mut self, path: usize) {
-        let now = self.now();
+    pub(super) fn note_heard(&mut self, token: usize, path: usize) {
+        let health = Health::new(self.now());
+        if let Some(slot) = self.slots.get_mut(token) {
+            slot.health = health;
+        }
         if let Some(controller) = self.controller_mut(path) {
-            controller.heard = now;
-            controller.probe = None;
+            controller.health = health;
         }
     }
 
@@ -176,7 +175,8 @@ impl Engine {
         queue.register(&self.poller, token as u64)?;
         self.next_serial += 1;
         let serial = self.next_serial;
-        Ok(self.slots.insert(Slot { queue, path, qid, authentication: None, serial }))
+        let health = Health::new(self.now());
+        Ok(self.slots.insert(Slot { queue, path, qid, health, authentication: None, serial }))
     }
 
     fn open(&mut self, path: usize, now: Duration) {
@@ -195,8 +195,7 @@ impl Engine {
             listed: None,
             namespaces: BTreeMap::new(),
             ana: None,
-            heard: now,
-            probe: None,
+            health: Health::new(now),
         };
         if let Some(path) = self.paths.get_mut(path) {
             path.state = State::Open(Box::new(controller));
@@ -245,24 +244,43 @@ impl Engine {
         self.check_health(at, now);
     }
 
-    /// A controller that owes answers and says nothing is asked, and lost if it does not answer.
+    /// A controller that owes answers and says nothing is asked, and lost if it does not answer; so
+    /// is one with such a queue, whose connection may be lost while those of others live.
     fn check_health(&mut self, at: usize, now: Duration) {
         let timing = self.config.timing;
         let others = self.paths.iter().enumerate().any(|(other, path)| other != at && path.is_live());
+        let limit = if others { timing.silent } else { timing.silent_alone };
         let Some(controller) = self.controller(at).filter(|controller| controller.is_live()) else { return };
-        let tags = controller.io.iter().filter_map(|token| self.slots.get(*token));
         let sent_at = |tag| self.commands.parts.get(usize::try_from(tag).ok()?).map(|part| part.sent_at);
-        let parts = tags.flat_map(|slot| slot.queue.tags()).filter_map(sent_at);
+        let owing = |token: &usize| {
+            let slot = self.slots.get(*token)?;
+            let oldest = slot.queue.tags().into_iter().filter_map(sent_at).min()?;
+            Some((*token, slot.qid, slot.health, oldest))
+        };
+        let queues: Vec<_> = controller.io.iter().filter_map(owing).collect();
+        let parts = queues.iter().map(|(.., oldest)| *oldest);
         let Some(oldest) = parts.chain(self.requests_to_end(at)).min() else { return };
-        if let Some(asked) = controller.probe {
-            let limit = if others { timing.silent } else { timing.silent_alone };
-            if now >= asked + limit {
-                self.lose(at, &Lost::Silent);
-            }
-        } else if now >= oldest + timing.command {
-            self.lose(at, &Lost::CommandTimeout);
-        } else if now >= controller.heard.max(oldest) + timing.suspect {
+        let is_silent = |health: Health| health.probe.is_some_and(|asked| now >= asked + limit);
+        let is_due = |health: Health, oldest: Duration| {
+            !health.is_suspect() && now >= health.heard.max(oldest) + timing.suspect
+        };
+        let controller = controller.health;
+        if is_silent(controller) {
+            return self.lose(at, &Lost::Silent);
+        }
+        if now >= oldest + timing.command {
+            return self.lose(at, &Lost::CommandTimeout);
+        }
+        if let Some((_, qid, ..)) = queues.iter().find(|(_, _, health, _)| is_silent(*health)) {
+            return self.lose(at, &Lost::QueueSilent(*qid));
+        }
+        if is_due(controller, oldest) {
             self.probe(at, now);
+        }
+        for (token, _, health, oldest) in queues {
+            if is_due(health, oldest) {
+                self.probe_queue(token, at, now);
+            }
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct RdmaQueue {
     is_ready: bool,
     entries: u16,
     capsule_data_bytes_max: u32,
-    /// Commands that were not sent, in order.
+    /// Commands that were not sent, in the order in which they are.
     waiting: VecDeque<(Sqe, u64, Payload)>,
 }
 
@@ -76,8 +76,9 @@ impl RdmaQueue {
         self.machine.set_capsule_data_bytes(if bytes < most { bytes } else { most });
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.is_ready && self.outstanding() + 1 < usize::from(self.entries)
+    pub(crate) fn room(&self) -> usize {
+        let most = if self.is_ready { usize::from(self.entries).saturating_sub(1) } else { 0 };
+        most.saturating_sub(self.outstanding())
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -101,10 +102,14 @@ impl RdmaQueue {
         if !self.is_ready {
             return Err(HostMisuse::NotReady);
         }
-        if !self.has_room() {
+        if self.room() == 0 {
             return Err(HostMisuse::Full);
         }
-        self.waiting.push_back((*sqe, tag, payload));
+        // What needs no memory does not wait for it.
+        match payload.data() {
+            HostData::None => self.waiting.push_front((*sqe, tag, payload)),
+            _ => self.waiting.push_back((*sqe, tag, payload)),
+        }
         Ok(())
     }
 

@@ -138,9 +138,10 @@ impl TcpQueue {
         self.machine.set_capsule_data_bytes(bytes);
     }
 
-    /// Whether another command may be submitted.
-    pub(crate) fn has_room(&self) -> bool {
-        self.is_ready && self.outstanding + 1 < usize::from(self.entries)
+    /// The number of commands that may be submitted now.
+    pub(crate) fn room(&self) -> usize {
+        let most = if self.is_ready { usize::from(self.entries).saturating_sub(1) } else { 0 };
+        most.saturating_sub(self.outstanding)
     }
 
     /// The number of commands that were not completed.

@@ -1,11 +1,11 @@
 //! Paths that break or fall silent: nothing is lost, and no late original is executed.
 
-use crate::fixture::{PATIENCE, attach, config, target, wait_for_paths};
+use crate::fixture::{PATIENCE, attach, config, target, target_with, wait_for_paths};
 use initiator::{Completion, Operation, Volume};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use target::Target;
+use target::{Access, Export, Node, Target};
 use testkit::Relay;
 
 const BLOCKS: u64 = 256;
@@ -110,6 +110,58 @@ fn a_write_held_on_a_silent_path_is_never_executed_after_its_retry() {
         wait_for_paths(&attachment, 2);
         load.check();
     }
+}
+
+/// The connection of one I/O queue is lost on its way, and those of the others are not.
+#[test]
+fn a_queue_that_falls_silent_is_left_although_its_controller_answers() {
+    let target = target();
+    let relays = relays(&target, |_| ());
+    let mut config = config(relays.iter().map(|relay| relay.address).collect());
+    config.timing.command = Duration::from_secs(3600);
+    let (attachment, volume) = attach(config);
+    let mut load = Load::new(&volume);
+    for turn in 0..4 {
+        wait_for_paths(&attachment, 2);
+        let relay = &relays[turn % 2];
+        relay.silence_newest();
+        load.submit();
+        load.wait();
+        load.submit();
+        load.wait();
+        load.check();
+        relay.pass();
+        wait_for_paths(&attachment, 2);
+        load.check();
+    }
+}
+
+/// A drive takes long, and there are more commands than the queues take: they are asked, and
+/// answer.
+#[test]
+fn a_queue_whose_commands_wait_for_a_drive_is_not_taken_for_lost() {
+    let (volume, faults) = volumes::testing::faulty_volume(4096, volumes::BlockSize::B4096, false);
+    let export = Export { nsid: 1, volume, hosts: Access::Any, owner: Node::A };
+    let target = target_with(Access::Any, &[export]);
+    let mut config = config(target.addresses().to_vec());
+    // Short to be asked often, and long enough for an answer of a busy machine.
+    config.timing.suspect = Duration::from_millis(20);
+    config.timing.silent = Duration::from_secs(5);
+    config.entries = 8;
+    let (attachment, volume) = attach(config);
+    wait_for_paths(&attachment, 2);
+    let controllers = || attachment.paths().iter().map(|path| path.cntlid).collect::<Vec<_>>();
+    let before = controllers();
+    let mut load = Load::new(&volume);
+    faults.hold_writes();
+    load.submit();
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(load.completions.try_recv().is_err(), "the drive had them");
+    assert_eq!(controllers(), before);
+    faults.release_writes();
+    load.wait();
+    load.check();
+    assert_eq!(controllers(), before);
 }
 
 #[test]
