@@ -157,14 +157,7 @@ fn connect(state: &Arc<State>, client: TcpStream, target: SocketAddr, change: Ch
     Ok(())
 }
 
-fn copy(
-    mut from: TcpStream,
-    mut to: TcpStream,
-    state: &State,
-    number: u64,
-    change: Change,
-    counts: bool,
-) {
+fn copy(mut from: TcpStream, mut to: TcpStream, state: &State, number: u64, change: Change, counts: bool) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         if counts {

@@ -2,6 +2,8 @@
 //! server, and the lab itself, which leaves nothing behind. One boot serves all cases except those
 //! that end a lab. `cargo xtask test vm` runs these tests.
 
+#[path = "support/attached.rs"]
+mod attached;
 #[path = "vm/bad_links.rs"]
 mod bad_links;
 #[path = "vm/block_over_rdma.rs"]
@@ -14,7 +16,7 @@ mod checking;
 mod connectathon;
 #[path = "outside_suites/cthon04_groups.rs"]
 mod cthon04_groups;
-#[path = "vm/disk_load.rs"]
+#[path = "support/disk_load.rs"]
 mod disk_load;
 #[path = "support/findings.rs"]
 mod findings;
@@ -84,7 +86,7 @@ mod rdma_call_backs;
 mod rdma_copies;
 #[path = "vm/rdma_counts.rs"]
 mod rdma_counts;
-#[path = "vm/rdma_host.rs"]
+#[path = "support/rdma_host.rs"]
 mod rdma_host;
 #[path = "vm/rdma_versions.rs"]
 mod rdma_versions;

@@ -1,7 +1,7 @@
 //! Requests, their parts, and the path of each.
 
-use super::{Engine, Slot};
 use super::path::Controller;
+use super::{Engine, Slot};
 use crate::error::{Error, Lost};
 use crate::queue::{Payload, Slice};
 use crate::request::{self, Completion, Operation, Part, Request};

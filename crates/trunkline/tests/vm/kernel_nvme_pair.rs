@@ -2,6 +2,7 @@
 //! a process that is killed under verified load, and one whose writes a device still holds.
 
 use crate::kernel_client::started;
+use crate::kernel_nvme::verified;
 use crate::{alone, lab, sh, trunkline};
 use lab::vm::Running;
 use rustix::process::Signal;
@@ -99,20 +100,22 @@ impl Drop for Pair {
 fn the_kernels_host_goes_on_when_either_process_of_a_pair_is_killed() {
     let _turn = alone();
     let mut pair = Pair::new();
-    let fio = |namespace: u32, seed: u32| {
+    let fio = |namespace: usize, load: usize| {
         format!(
             "fio --name=w{namespace} --filename=$(device {namespace}) --rw=randwrite --bs=64k --size=8m \
-                 --rate_iops=25 --direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --do_verify=1 \
-                 --verify_fatal=1 --randseed={seed} > /tmp/fio.{namespace} 2>&1 < /dev/null & pid{namespace}=$!
-             "
+                 --rate_iops=25 --direct=1 --ioengine=libaio --iodepth=4 {} \
+                 > /tmp/fio.{namespace} 2>&1 < /dev/null & pid{namespace}=$!
+             ",
+            verified(load)
         )
     };
     for (node, survivor) in [(0, "B"), (1, "A")] {
+        let load = node + 1;
         let began = sh(&format!(
             "{}{}{}sleep 0.5; echo $pid1 $pid2 > /tmp/fio.pids; kill -0 $pid1 && kill -0 $pid2",
             functions(),
-            fio(1, 7),
-            fio(2, 8)
+            fio(1, load),
+            fio(2, load + 2)
         ));
         println!("{began}");
         pair.kill(node);

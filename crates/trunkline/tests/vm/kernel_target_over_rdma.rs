@@ -1,10 +1,8 @@
 //! Tests our NVMe host on the Linux kernel's target with a path over RDMA and one over TCP: no path
 //! that is lost costs a request or a block.
 
-use crate::block_over_rdma::{
-    HOST, SOCKET, STORE, SUBSYSTEM, attached, compare_with_device, held, long_transfers_are_whole, run,
-    settle, wait_for_paths,
-};
+use crate::attached::{HOST, SOCKET, attached, held, run, settle, wait_for_paths};
+use crate::block_over_rdma::{STORE, SUBSYSTEM, compare_with_device, long_transfers_are_whole};
 use crate::disk_load::DiskLoad;
 use crate::guest::{is_in_guest, passes_in};
 use crate::kernel_target::TIMEOUT;

@@ -14,9 +14,18 @@ pub const TIMEOUT: Duration = Duration::from_secs(600);
 pub fn pair() -> &'static Vm {
     static PAIR: OnceLock<Vm> = OnceLock::new();
     PAIR.get_or_init(|| {
-        for program in
-            ["busybox", "ibv_devinfo", "mount.nfs", "nft", "ping", "qemu-system-x86_64", "rdma", "setpriv"]
-        {
+        for program in [
+            "busybox",
+            "fio",
+            "ibv_devinfo",
+            "mount.nfs",
+            "nft",
+            "nvme",
+            "ping",
+            "qemu-system-x86_64",
+            "rdma",
+            "setpriv",
+        ] {
             let _ = require_program(program);
         }
         // Emulated everywhere, so that the suite behaves the same on each machine.

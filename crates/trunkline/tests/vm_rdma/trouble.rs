@@ -4,13 +4,13 @@
 
 use crate::guest::is_in_guest;
 use crate::history::Store;
-use crate::mount_driver::{MountDriver, run_commands};
+use crate::link_faults::{Filter, LINK, Pulled, READ_MIDDLE_AND_LAST, WRITE_MIDDLE_AND_LAST};
+use crate::mount_driver::{run_commands, start};
 use crate::pair::{TIMEOUT, alone, pair, sh, wait_until_nothing_is_left};
 use lab::vm::{Event, Guest, Running, Vm};
 use rustix::process::Signal;
 use std::process::Command;
 use std::time::Instant;
-use testkit::Deadline;
 
 /// Options for the first link, and for the first two.
 const ONE_LINK: &str = "proto=rdma,mountport=2049,nconnect=4";
@@ -18,11 +18,6 @@ const TWO_LINKS: &str = "proto=rdma,mountport=2049,nconnect=4,remoteports=10.77.
 const IN_MEMORY: &str = "--mem 256MiB";
 /// The store of a server that is restarted: see [`Directory`].
 const IN_DIRECTORY: &str = "--dir /srv/trouble/data --state /srv/trouble/state --no-root-squash";
-
-/// The opcodes of the middle and the last packet of an operation on a reliable connection.
-/// InfiniBand Architecture Specification, volume 1, the field OpCode of the base transport header.
-const WRITE_MIDDLE_AND_LAST: [u8; 2] = [7, 8];
-const READ_MIDDLE_AND_LAST: [u8; 2] = [14, 15];
 
 /// Our server on the first two links; killed when dropped.
 struct Server {
@@ -81,51 +76,6 @@ impl Drop for Directory {
     }
 }
 
-/// A filter for packets that a guest receives, until dropped.
-struct Filter(&'static Guest);
-
-impl Filter {
-    /// Drops packets that match.
-    fn on(guest: &'static Guest, matches: &[String]) -> Self {
-        let rule = |what| format!("nft add rule inet trouble input {what} counter drop\n");
-        let rules: String = matches.iter().map(rule).collect();
-        let this = Self(guest);
-        sh(
-            guest,
-            &format!(
-                "nft add table inet trouble
-                 nft add chain inet trouble input '{{ type filter hook input priority 0 ; }}'
-                 {rules}"
-            ),
-        );
-        this
-    }
-
-    /// Drops RDMA packets with these opcodes, so that an operation begins and never ends.
-    fn on_operations(guest: &'static Guest, operations: [u8; 2]) -> Self {
-        // RoCE version 2 is UDP to this port; the opcode is the first byte after the UDP header.
-        Self::on(guest, &operations.map(|operation| format!("udp dport 4791 @th,64,8 {operation}")))
-    }
-
-    /// Waits until the filter has dropped a packet.
-    #[track_caller]
-    fn wait_until_met(&self) {
-        Deadline::wait_until("a packet that the filter drops", TIMEOUT, || {
-            let listed = sh(self.0, "nft list table inet trouble");
-            let counts = listed.split("counter packets ").skip(1);
-            let met = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum::<u64>();
-            (met > 0).then_some(())
-        });
-    }
-}
-
-impl Drop for Filter {
-    fn drop(&mut self) {
-        // An error here must not fail the next case; that case would fail by itself.
-        let _ = self.0.sh("nft delete table inet trouble");
-    }
-}
-
 /// Checks that neither end holds anything of a client that has ended.
 #[track_caller]
 fn nothing_is_left() {
@@ -141,7 +91,7 @@ fn a_server_that_is_killed_and_restarted_under_load_loses_nothing() {
     let _turn = alone();
     let directory = Directory::make();
     let mut server = Server::start(IN_DIRECTORY);
-    let mut client = MountDriver::start(
+    let mut client = start(
         "trouble::a_server_that_is_killed_and_restarted_under_load_loses_nothing",
         ONE_LINK,
         Store::ByParts,
@@ -189,7 +139,7 @@ fn connections_that_break_in_the_middle_of_a_write_lose_nothing() {
 fn torn(test: &str, guest: fn(&Vm) -> &Guest, operations: [u8; 2]) {
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = MountDriver::start(test, ONE_LINK, Store::Whole);
+    let mut client = start(test, ONE_LINK, Store::Whole);
     let filter = Filter::on_operations(guest(pair()), operations);
     filter.wait_until_met();
     client.send_command("breaks");
@@ -207,7 +157,7 @@ fn a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing() {
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let client = MountDriver::start(
+    let client = start(
         "trouble::a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing",
         ONE_LINK,
         Store::Whole,
@@ -230,13 +180,12 @@ fn calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back() {
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = MountDriver::start(
+    let mut client = start(
         "trouble::calls_of_a_link_that_drops_everything_silently_move_to_the_other_and_back",
         TWO_LINKS,
         Store::Whole,
     );
-    let everything = ["iifname n2".to_owned()];
-    let filters = [pair().client(), pair().server()].map(|guest| Filter::on(guest, &everything));
+    let filters = [pair().client(), pair().server()].map(Filter::on_the_link);
     client.send_command("loses 1");
     filters.iter().for_each(Filter::wait_until_met);
     drop(filters);
@@ -254,16 +203,9 @@ fn calls_of_a_link_that_goes_down_move_to_the_other_and_back() {
     }
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = MountDriver::start(
-        "trouble::calls_of_a_link_that_goes_down_move_to_the_other_and_back",
-        TWO_LINKS,
-        Store::Whole,
-    );
+    let mut client =
+        start("trouble::calls_of_a_link_that_goes_down_move_to_the_other_and_back", TWO_LINKS, Store::Whole);
     let pulled = Pulled::out();
-    for guest in pulled.0 {
-        let carrier = sh(guest, &format!("cat /sys/class/net/n{LINK}/carrier"));
-        assert_eq!(carrier.trim(), "0", "the guest {} sees that the carrier is lost", guest.name());
-    }
     client.send_command("loses 1");
     drop(pulled);
     client.send_command("regains 1");
@@ -282,11 +224,8 @@ fn calls_of_a_removed_client_device_move_to_the_other_link() {
     let _turn = alone();
     let mut device = Device::of(pair().client());
     let server = Server::start(IN_MEMORY);
-    let mut client = MountDriver::start(
-        "trouble::calls_of_a_removed_client_device_move_to_the_other_link",
-        TWO_LINKS,
-        Store::Whole,
-    );
+    let mut client =
+        start("trouble::calls_of_a_removed_client_device_move_to_the_other_link", TWO_LINKS, Store::Whole);
     device.remove();
     client.send_command("loses 1");
     client.end();
@@ -306,7 +245,7 @@ fn calls_of_a_removed_server_device_move_to_the_other_link_and_back() {
     let directory = Directory::make();
     let mut device = Device::of(pair().server());
     let mut server = Server::start(IN_DIRECTORY);
-    let mut client = MountDriver::start(
+    let mut client = start(
         "trouble::calls_of_a_removed_server_device_move_to_the_other_link_and_back",
         TWO_LINKS,
         Store::ByParts,
@@ -322,9 +261,6 @@ fn calls_of_a_removed_server_device_move_to_the_other_link_and_back() {
     drop(server);
     drop(directory);
 }
-
-/// The second of two links.
-const LINK: u8 = 2;
 
 /// A guest's device on a link; the device exists again when this is dropped.
 struct Device {
@@ -367,26 +303,6 @@ impl Drop for Device {
             // device.
             while let Ok(Some(_)) = removal.next_within(TIMEOUT) {}
             let _ = self.guest.sh(&format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
-        }
-    }
-}
-
-/// Guests without the carrier of a link, until dropped.
-struct Pulled([&'static Guest; 2]);
-
-impl Pulled {
-    fn out() -> Self {
-        let guests = [pair().client(), pair().server()];
-        guests.iter().for_each(|guest| guest.set_link(LINK, false).expect("the guest has the link"));
-        Self(guests)
-    }
-}
-
-impl Drop for Pulled {
-    fn drop(&mut self) {
-        for guest in self.0 {
-            // A guest that is gone fails the test by itself.
-            let _ = guest.set_link(LINK, true);
         }
     }
 }

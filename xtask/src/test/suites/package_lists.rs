@@ -85,9 +85,10 @@ pub(super) const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "
 pub(super) const GUESTS_PACKAGES: &[&str] =
     &["busybox-static", "e2fsprogs", "fio", "kmod", "libnbd-bin", "qemu-system-x86", "util-linux"];
 
-/// For two virtual machines with a server of files.
+/// For two virtual machines with a server of files or volumes.
 pub(super) const PAIR_PACKAGES: &[&str] = &[
     "busybox-static",
+    "fio",
     "ibverbs-providers",
     "ibverbs-utils",
     "iproute2",
@@ -97,6 +98,7 @@ pub(super) const PAIR_PACKAGES: &[&str] = &[
     "librdmacm1",
     "nfs-common",
     "nftables",
+    "nvme-cli",
     "qemu-system-x86",
     "rdma-core",
     "util-linux",

@@ -4,7 +4,6 @@
 //! A unit is used by one worker at a time. So whatever is read is exactly what was acknowledged
 //! last: nothing lost, nothing older, nothing of another place.
 
-use crate::kernel_target::TIMEOUT;
 use crate::nbd_client::Client;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::Deadline;
 
+/// Only a hang takes so long, also in an emulated machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
 const WRITERS: usize = 6;
 const READERS: usize = 4;
 const UNITS: usize = 96;
@@ -20,10 +22,10 @@ const STRIDE: usize = 64 << 10;
 
 /// A read or write that has ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Done {
-    pub(super) is_write: bool,
-    pub(super) submitted: Instant,
-    pub(super) took: Duration,
+pub struct Done {
+    pub is_write: bool,
+    pub submitted: Instant,
+    pub took: Duration,
 }
 
 #[derive(Debug)]
@@ -39,32 +41,32 @@ struct Shared {
 }
 
 /// What a load has done.
-pub(super) struct Outcome {
-    pub(super) done: Vec<Done>,
-    pub(super) wrong: Vec<String>,
+pub struct Outcome {
+    pub done: Vec<Done>,
+    pub wrong: Vec<String>,
     /// What each unit must hold, from its first byte on.
-    pub(super) content: Vec<(u64, Vec<u8>)>,
+    pub content: Vec<(u64, Vec<u8>)>,
 }
 
-pub(super) struct DiskLoad {
+pub struct DiskLoad {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
 /// One goes within a capsule, and the next one is asked for.
-pub(super) const fn place(unit: usize) -> (u64, usize) {
+pub const fn place(unit: usize) -> (u64, usize) {
     ((unit * STRIDE) as u64, if unit.is_multiple_of(2) { 4096 } else { STRIDE })
 }
 
 /// Sixteen bytes of place and number, again and again.
-pub(super) fn stamped(unit: usize, number: u64) -> Vec<u8> {
+pub fn stamped(unit: usize, number: u64) -> Vec<u8> {
     let (offset, bytes) = place(unit);
     let pieces = (offset..offset + bytes as u64).step_by(16);
     pieces.flat_map(|at| [at.to_le_bytes(), number.to_le_bytes()].concat()).collect()
 }
 
 /// The first difference.
-pub(super) fn difference(unit: usize, number: u64, found: &[u8]) -> Option<String> {
+pub fn difference(unit: usize, number: u64, found: &[u8]) -> Option<String> {
     let expected = stamped(unit, number);
     let at = expected.chunks(16).zip(found.chunks(16)).position(|(one, other)| one != other);
     let at = at.or((expected.len() != found.len()).then_some(0))?;
@@ -121,7 +123,7 @@ impl Shared {
 
 impl DiskLoad {
     /// Writes every unit once, and begins.
-    pub(super) fn start(socket: &Path, seed: u64) -> Self {
+    pub fn start(socket: &Path, seed: u64) -> Self {
         let mut client = Client::begin(socket);
         for unit in 0..UNITS {
             client.write(place(unit).0, &stamped(unit, 1));
@@ -142,7 +144,7 @@ impl DiskLoad {
 
     /// Waits until every worker has begun and ended something since.
     #[track_caller]
-    pub(super) fn wait_for_all(&self) {
+    pub fn wait_for_all(&self) {
         let counts = || self.shared.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let before: Vec<u64> = counts().collect();
         Deadline::wait_until("every worker to go on", TIMEOUT, || {
@@ -152,7 +154,7 @@ impl DiskLoad {
     }
 
     /// Ends it, reads everything back, and compares.
-    pub(super) fn stop(self, socket: &Path) -> Outcome {
+    pub fn stop(self, socket: &Path) -> Outcome {
         self.shared.is_ended.store(true, Ordering::Relaxed);
         for worker in self.workers {
             worker.join().expect("no operation fails");

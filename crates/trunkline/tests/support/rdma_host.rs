@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use transport::poll::{Events, Poller};
 use transport::rdma::{Access, Buffer, Heard, Lender, Room};
 
-pub(super) const BLOCK: usize = 4096;
+pub const BLOCK: usize = 4096;
 /// Only a hang takes so long, also in an emulated machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 const ENTRIES: u16 = 64;
 const CAPSULE_DATA_BYTES: usize = 4096;
 
 /// One connection.
-pub(super) struct Queue {
+pub struct Queue {
     lender: Option<Lender>,
     poller: Poller,
     /// With the memory of each command, and how much of it is received.
@@ -69,7 +69,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn submit(&mut self, sqe: &Sqe, data: CommandData) -> u16 {
+    pub fn submit(&mut self, sqe: &Sqe, data: CommandData) -> u16 {
         let (kind, send) = match data {
             CommandData::None => (HostData::None, Vec::new()),
             CommandData::Send(data) => (HostData::ToController(data.len() as u32), data),
@@ -106,7 +106,7 @@ impl Queue {
     }
 
     /// Waits for the end of a command.
-    pub(super) fn wait(&mut self, cid: u16) -> (Cqe, Vec<u8>) {
+    pub fn wait(&mut self, cid: u16) -> (Cqe, Vec<u8>) {
         loop {
             if let Some(done) = self.done.remove(&cid) {
                 return done;
@@ -117,18 +117,18 @@ impl Queue {
     }
 
     /// Whether the end of a command has come already.
-    pub(super) fn is_done(&self, cid: u16) -> bool {
+    pub fn is_done(&self, cid: u16) -> bool {
         self.done.contains_key(&cid)
     }
 
     /// Ends the connection.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         let lender = self.lender.take().expect("it was not ended");
         drop(lender.end(&self.poller));
     }
 
     /// Waits until the target has ended the connection.
-    pub(super) fn wait_for_end(&mut self) {
+    pub fn wait_for_end(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.hear(until.saturating_duration_since(Instant::now())).is_ok() {
             assert!(Instant::now() < until, "the target does not end the connection");
@@ -136,17 +136,17 @@ impl Queue {
     }
 }
 
-pub(super) fn blocks(opcode: IoOpcode, start: u64, count: usize) -> Sqe {
+pub fn blocks(opcode: IoOpcode, start: u64, count: usize) -> Sqe {
     Blocks { start, count: count as u32, flags: IoFlags::NONE }.command(opcode, 0, 1, Sgl::NONE)
 }
 
 /// A host with a controller and one I/O queue.
-pub(super) struct Host {
-    pub(super) admin: Queue,
-    pub(super) io: Queue,
+pub struct Host {
+    pub admin: Queue,
+    pub io: Queue,
 }
 
-pub(super) fn host_config() -> HostConfig {
+pub fn host_config() -> HostConfig {
     let nqn = |name| Nqn::new(name).expect("a name");
     HostConfig {
         host: nqn("nqn.2026-11.test:host"),
@@ -161,7 +161,7 @@ pub(super) fn host_config() -> HostConfig {
 }
 
 impl Host {
-    pub(super) fn connect(address: SocketAddr, config: HostConfig) -> Self {
+    pub fn connect(address: SocketAddr, config: HostConfig) -> Self {
         let began = Instant::now();
         let mut admin = Queue::open(address, 0, 32);
         let mut io = None;
@@ -205,7 +205,7 @@ impl Host {
         }
     }
 
-    pub(super) fn read(&mut self, start: u64, count: usize) -> Vec<u8> {
+    pub fn read(&mut self, start: u64, count: usize) -> Vec<u8> {
         let bytes = CommandData::Receive((count * BLOCK) as u32);
         let cid = self.io.submit(&blocks(IoOpcode::READ, start, count), bytes);
         let (cqe, data) = self.io.wait(cid);
