@@ -395,3 +395,28 @@ pub fn tcp_host(bytes: &[u8]) {
     }
     assert!(ended <= 2 && placed <= 10_000);
 }
+
+/// Messages of a controller over RDMA, 16 bytes each, to a host with three commands outstanding;
+/// one that ends is followed by another. Each ends at most once, and no other does.
+pub fn rdma_host(bytes: &[u8]) {
+    use rdma::{Accept, HostPlace, HostQueue, Reject};
+    let mut queue = HostQueue::new(4);
+    let submit = |queue: &mut HostQueue<usize>, number| {
+        let sqe = queue.submit(&Sqe::new(1, 0, 1), HostPlace::None, number).expect("room");
+        (sqe.cid, number)
+    };
+    let mut outstanding = [0, 1, 2].map(|number| submit(&mut queue, number));
+    for (number, message) in (3..).zip(bytes.chunks(Cqe::BYTES)) {
+        let Ok((cqe, ended)) = queue.handle_response(message) else { break };
+        let place = outstanding.iter_mut().find(|one| **one == (cqe.cid, ended));
+        *place.expect("it is outstanding") = submit(&mut queue, number);
+        assert_eq!(queue.len(), 3);
+    }
+    // What it says while it connects.
+    if let Ok(accept) = Accept::decode(bytes) {
+        assert_eq!(Accept::decode(&accept.encode()), Ok(accept));
+    }
+    if let Ok(reject) = Reject::decode(bytes) {
+        assert_eq!(Reject::decode(&reject.encode()), Ok(reject));
+    }
+}

@@ -2,7 +2,7 @@
 
 use nvme::log_page::{DISCOVERY_ENTRY_BYTES, DISCOVERY_HEAD_BYTES, DiscoveryEntry, DiscoveryLog};
 use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, R2t, Sender};
-use nvme::{Sqe, fuzzing};
+use nvme::{Cqe, Sqe, Status, fuzzing};
 use proptest::prelude::*;
 
 /// A PDU that suits the receiver, of which one byte may be wrong.
@@ -131,6 +131,20 @@ proptest! {
         let mut bytes = IcResp { cpda: 0, digests: Digests::default(), maxh2cdata: 4096 }.encode().to_vec();
         bytes.extend(stream.concat());
         fuzzing::tcp_host(&bytes);
+    }
+
+    #[test]
+    fn any_messages_over_rdma_end_each_command_of_a_host_once(
+        // Places and generations of its first commands.
+        cids in prop::collection::vec((0..3_u16, 1..3_u16), 0..12),
+        rest in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let response = |(place, generation): &(u16, u16)| {
+            let cid = *place | *generation << 12;
+            Cqe { result: 0, sqhd: 0, sqid: 1, cid, status: Status::SUCCESS }.encode()
+        };
+        let responses: Vec<_> = cids.iter().map(response).collect();
+        fuzzing::rdma_host(&[responses.concat(), rest].concat());
     }
 
     #[test]
