@@ -51,6 +51,7 @@ pub use config::{Access, Config, Kind, Limits, Port};
 pub use discovery::Record;
 pub use ending::EndRequest;
 pub use guests::GuestId;
+pub use logs::IoCounts;
 pub use namespace::{View, Volume, VolumeId, VolumeView};
 pub use queue::{Action, IoQueue, Operation, Request, Reservation, SubmissionQueue, Tag, Violation};
 pub use report::ControllerReport;

@@ -22,8 +22,8 @@ use crate::target::Shared;
 use chap::Gate;
 use forwarded::Forwarded;
 use nvme::controller::{
-    Accepted, Access, Kind, Limits, Node, Output, Port, QueueId, Reach, Refusal, Reservation, Subsystem,
-    VolumeError,
+    Accepted, Access, IoCounts, Kind, Limits, Node, Output, Port, QueueId, Reach, Refusal, Reservation,
+    Subsystem, VolumeError,
 };
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::{HostId, Nqn, Sqe, Status, Transport};
@@ -296,6 +296,12 @@ impl Controllers {
         // From no loop: each of them is woken.
         self.deliver(&mut state, Service::Io, usize::MAX);
         Ok(is_change)
+    }
+
+    /// What the volumes have moved until now, for health.
+    pub(crate) fn set_io_counts(&self, counts: volumes::IoCounts) {
+        let volumes::IoCounts { reads, writes, read_bytes, written_bytes } = counts;
+        self.state().io.set_io_counts(IoCounts { reads, writes, read_bytes, written_bytes });
     }
 
     /// A command on an admin queue, with its data.

@@ -56,6 +56,13 @@ impl Shared {
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts for health what the volumes have moved here.
+    pub(crate) fn update_io_counts(&self) {
+        let mut all = volumes::IoCounts::default();
+        self.volumes().iter().flatten().for_each(|volume| all.add(&volume.io_counts()));
+        self.controllers.set_io_counts(all);
+    }
+
     /// Sets memory aside for the capsules of one I/O queue.
     pub(crate) fn reserve_capsules(&self) -> bool {
         let most = self.limits.memory_bytes / 2;

@@ -28,6 +28,7 @@ mod volume;
 pub use command::{Command, Event, Fault, RANGES_MAX, Refusal, Rejected};
 pub use queue::Queue;
 pub use range_lock::{Access, Acquired, Owner, RangeLock, Ticket};
+pub use statistics::IoCounts;
 pub use volume::{BlockSize, Error, Identity, Volume};
 
 pub use drives::{Choice, Engine, Payload, Segment};

@@ -13,6 +13,29 @@ use std::time::Duration;
 const KINDS: [&str; 7] =
     ["READ", "WRITE", "FLUSH", "WRITE ZEROES", "DISCARD", "COMPARE", "COMPARE AND WRITE"];
 
+/// The commands that have moved data of a volume, and the bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Commands that have read, or compared.
+    pub reads: u64,
+    /// Commands that have written data of the host.
+    pub writes: u64,
+    /// The bytes of those that have read.
+    pub read_bytes: u64,
+    /// The bytes of those that have written.
+    pub written_bytes: u64,
+}
+
+impl IoCounts {
+    /// Adds that of another volume.
+    pub const fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
 /// What one command counts as.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account {
@@ -67,6 +90,26 @@ impl Statistics {
         cell.received_bytes += account.received_bytes;
         cell.sent_bytes += if succeeded { account.sent_bytes } else { 0 };
         cell.latency.saturating_record(clamped(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)));
+    }
+
+    /// What has moved data.
+    pub fn io_counts(&self) -> IoCounts {
+        let mut counts = IoCounts::default();
+        for (kind, cells) in KINDS.iter().zip(&self.cells) {
+            for cell in cells.iter().flatten() {
+                let (count, received_bytes) = (cell.latency.len(), cell.received_bytes);
+                let (reads, writes, read_bytes, written_bytes) = match *kind {
+                    "READ" => (count, 0, cell.sent_bytes, 0),
+                    "COMPARE" => (count, 0, received_bytes, 0),
+                    "WRITE" => (0, count, 0, received_bytes),
+                    // Half of the bytes are compared, the other half is written.
+                    "COMPARE AND WRITE" => (count, count, received_bytes / 2, received_bytes / 2),
+                    _ => continue,
+                };
+                counts.add(&IoCounts { reads, writes, read_bytes, written_bytes });
+            }
+        }
+        counts
     }
 
     /// The counts, with the volume in the place of the export.

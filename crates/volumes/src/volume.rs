@@ -2,7 +2,7 @@
 
 use crate::queue::{Inbox, Waiter};
 use crate::range_lock::{Owner, RangeLock, Refusal};
-use crate::statistics::Statistics;
+use crate::statistics::{IoCounts, Statistics};
 use drives::{Claim, Drive, Warning};
 use metrics::Operations;
 use std::collections::BTreeMap;
@@ -240,6 +240,12 @@ impl Volume {
     #[must_use]
     pub fn statistics(&self) -> Operations {
         self.state().statistics.operations(&self.0.name)
+    }
+
+    /// What has moved data since the volume was opened.
+    #[must_use]
+    pub fn io_counts(&self) -> IoCounts {
+        self.state().statistics.io_counts()
     }
 
     /// Commands that were taken and have not ended.

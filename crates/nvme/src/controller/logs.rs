@@ -44,7 +44,35 @@ const ADMIN_COMMANDS: [AdminOpcode; 8] = [
 /// A temperature that raises no warning, in kelvins.
 const TEMPERATURE: u16 = 300;
 
+/// 512 bytes, a thousand times: the unit in which health counts data.
+const DATA_UNIT_BYTES: u64 = 512_000;
+
+/// What the namespaces of a subsystem have moved, for its health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Commands that have read.
+    pub reads: u64,
+    /// Commands that have written.
+    pub writes: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+}
+
 impl Subsystem {
+    /// What was moved until now. To be said before a command that [asks for
+    /// it](Self::asks_for_io_counts).
+    pub const fn set_io_counts(&mut self, counts: IoCounts) {
+        self.io_counts = counts;
+    }
+
+    /// Whether the answer to a command of an admin queue has these counts in it.
+    #[must_use]
+    pub fn asks_for_io_counts(sqe: &Sqe) -> bool {
+        AdminOpcode(sqe.opcode) == AdminOpcode::GET_LOG_PAGE && GetLogPage::of(sqe).log == LogId::HEALTH
+    }
+
     pub(super) fn log_page(
         &mut self,
         now: Duration,
@@ -140,6 +168,10 @@ impl Subsystem {
         Health {
             temperature: TEMPERATURE,
             available_spare: 100,
+            data_units_read: self.io_counts.read_bytes.div_ceil(DATA_UNIT_BYTES).into(),
+            data_units_written: self.io_counts.written_bytes.div_ceil(DATA_UNIT_BYTES).into(),
+            host_reads: self.io_counts.reads.into(),
+            host_writes: self.io_counts.writes.into(),
             power_on_hours: u128::from(now.saturating_sub(self.began).as_secs() / 3600),
             error_entries: controller.error_count.into(),
             ..Health::default()

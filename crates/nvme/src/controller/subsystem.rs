@@ -6,6 +6,7 @@ use super::config::{Access, Config, Kind, Port};
 use super::discovery::Record;
 use super::ending::{EndRequest, Waiting};
 use super::guests::{Guest, GuestId};
+use super::logs::IoCounts;
 use super::namespace::{View, Volume, VolumeView};
 use super::queue::{SubmissionQueue, Tag};
 use super::reservations::Asker;
@@ -242,6 +243,8 @@ pub struct Subsystem {
     pub(super) elsewhere: BTreeMap<HostId, Nqn>,
     /// Of other nodes, the instances below which controllers are finished.
     pub(super) finished: BTreeMap<u32, u64>,
+    /// For health.
+    pub(super) io_counts: IoCounts,
     /// When the machine began, for power-on hours.
     pub(super) began: Duration,
 }
@@ -273,6 +276,7 @@ impl Subsystem {
             next_end_request: 0,
             elsewhere: BTreeMap::new(),
             finished: BTreeMap::new(),
+            io_counts: IoCounts::default(),
             began: now,
         }
     }

@@ -1,7 +1,7 @@
 //! Identify, logs, features, events and Abort. NVMe Base, "Admin Command Set".
 
 use crate::support::{Target, host_id, only, volume};
-use nvme::controller::{Kind, Node, Output, Reach, Volume, VolumeError};
+use nvme::controller::{IoCounts, Kind, Node, Output, Reach, Volume, VolumeError};
 use nvme::feature::{Event, Feature, FeatureId, HostBehavior, Select, Timestamp};
 use nvme::identify::{
     AsyncEvents, Cns, CommandSet, CommandSets, ControllerAttributes, Descriptors, Identify,
@@ -166,6 +166,12 @@ fn logs_of_health_errors_and_firmware() {
     let health = target.log(cntlid, LogId::HEALTH, 0, 512).expect("health");
     let health = Health::decode(&health).expect("whole");
     assert_eq!((health.critical_warning, health.power_on_hours, health.error_entries), (0, 2, 1));
+    let counts = IoCounts { reads: 3, writes: 4, read_bytes: 512_000, written_bytes: 512_001 };
+    target.subsystem.set_io_counts(counts);
+    let health = target.log(cntlid, LogId::HEALTH, 0, 512).expect("health");
+    let health = Health::decode(&health).expect("whole");
+    assert_eq!((health.host_reads, health.host_writes), (3, 4));
+    assert_eq!((health.data_units_read, health.data_units_written), (1, 2));
     let errors = target.log(cntlid, LogId::ERRORS, 0, 128);
     let entry = ErrorEntry::decode(&errors.expect("errors")).expect("whole");
     assert_eq!((entry.count, entry.nsid, entry.status), (1, 9, Status::INVALID_OPCODE.no_retry()));

@@ -3,6 +3,7 @@
 use super::{Authentication, Connection, Context, EndReason, Link, Role};
 use crate::controllers::Queue;
 use crate::inbound::{Data, Place};
+use nvme::controller::Subsystem;
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress};
 use nvme::{Sqe, Status};
@@ -77,6 +78,9 @@ impl Connection {
             return Ok(Place::Nowhere);
         };
         let Incoming::OnRequest(bytes) = data else {
+            if Subsystem::asks_for_io_counts(sqe) {
+                context.shared.update_io_counts();
+            }
             context.shared.controllers.command(self.place.event_loop, admin.queue, sqe, &[]);
             return Ok(Place::Nowhere);
         };

@@ -41,6 +41,9 @@ fn the_tools_of_the_kernels_host_get_what_they_ask_for() {
     // [023, 026, 027] Logs, and a scan that finds nothing new.
     run("c=/dev/$(ls $(subsystem) | grep -E '^nvme[0-9]+$' | head -1)
          nvme smart-log $c | grep -E '^critical_warning[^0-9]*0$'
+         written() { nvme smart-log $c | tr -d , | sed -nE 's/^host_write_commands[^0-9]*([0-9]+).*/\\1/p'; }
+         before=$(written); dd if=/dev/zero of=$(device 1) bs=64k count=16 oflag=direct 2> /dev/null
+         is writes $(written) $((before + 16))
          nvme effects-log $c > /tmp/log; nvme error-log $c > /tmp/log; nvme fw-log $c | grep 'frs1'
          nvme ana-log $c | tee /tmp/log | grep -i 'optimized'
          is groups $(grep -ci 'optimized' /tmp/log) 2
