@@ -219,8 +219,10 @@ impl Engine {
         }
     }
 
-    /// What the ANA log will say soon.
+    /// What the ANA log says, or will say soon. It is read, since its event may have come before
+    /// this answer.
     fn note_unreachable(&mut self, path: usize, part: usize, status: Status) {
+        let now = self.now();
         let request = self.commands.parts.get(part).and_then(|part| self.commands.requests.get(part.request));
         let Some(nsid) = request.map(|request| request.nsid) else { return };
         let Some(controller) = self.controller_mut(path) else { return };
@@ -233,6 +235,10 @@ impl Engine {
             if known.id == group {
                 known.state = state;
             }
+        }
+        if let Some(initiator) = &mut controller.initiator {
+            initiator.refresh_ana(now);
+            self.pump(path);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::fixture::{PATIENCE, attach, config, target, target_with, wait_for_paths};
 use initiator::{Completion, Operation, Volume};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use target::{Access, Export, Node, Target};
@@ -32,6 +33,20 @@ fn old(bytes: &mut [u8]) {
         // CCRL.
         bytes[at - 3072 + 1807] = 0;
         bytes[at] = b'-';
+    }
+}
+
+/// Whether the next answer is to be changed.
+static INACCESSIBLE_NEXT: AtomicBool = AtomicBool::new(false);
+
+/// As a target whose answer to one write says that the namespace is not accessible here, when the
+/// ANA log says already that it is again. NVMe Base, "Asymmetric Namespace Access Inaccessible"
+fn inaccessible_next(bytes: &mut [u8]) {
+    // A response capsule of success.
+    let is_answer = |pdu: &[u8]| pdu.starts_with(&[5, 0, 24, 0, 24, 0, 0, 0]) && pdu[22..24] == [0, 0];
+    let Some(at) = bytes.windows(24).position(is_answer) else { return };
+    if INACCESSIBLE_NEXT.swap(false, Ordering::Relaxed) {
+        bytes[at + 22..at + 24].copy_from_slice(&(0x302_u16 << 1).to_le_bytes());
     }
 }
 
@@ -162,6 +177,22 @@ fn a_queue_whose_commands_wait_for_a_drive_is_not_taken_for_lost() {
     load.wait();
     load.check();
     assert_eq!(controllers(), before);
+}
+
+#[test]
+fn a_namespace_that_is_not_accessible_for_a_moment_is_asked_for_again() {
+    let target = target();
+    let relay = Relay::changing(target.addresses()[0], inaccessible_next);
+    let (_attachment, volume) = attach(config(vec![relay.address]));
+    let mut load = Load::new(&volume);
+    // From here on, only writes are answered.
+    load.submit();
+    load.wait();
+    INACCESSIBLE_NEXT.store(true, Ordering::Relaxed);
+    load.submit();
+    load.wait();
+    assert!(!INACCESSIBLE_NEXT.load(Ordering::Relaxed));
+    load.check();
 }
 
 #[test]

@@ -233,6 +233,8 @@ pub struct Initiator {
     namespaces: Vec<u32>,
     /// The list is being read; true if it has to be read again.
     listing: Option<bool>,
+    /// The ANA log that is being read is too old.
+    reads_ana_again: bool,
     is_live: bool,
     failed: bool,
 }
@@ -256,6 +258,7 @@ impl Initiator {
             next_keep_alive: None,
             namespaces: Vec::new(),
             listing: None,
+            reads_ana_again: false,
             is_live: false,
             failed: false,
         };
@@ -443,7 +446,12 @@ impl Initiator {
             }
             Purpose::ChangedNamespaces => self.list_namespaces(now),
             Purpose::Namespaces => self.namespaces_listed(now, data)?,
-            Purpose::Ana => self.outputs.push_back(HostOutput::Ana(AnaLog::decode(data)?)),
+            Purpose::Ana => {
+                self.outputs.push_back(HostOutput::Ana(AnaLog::decode(data)?));
+                if std::mem::take(&mut self.reads_ana_again) {
+                    self.read_ana(now);
+                }
+            }
             Purpose::KeepAlive => {}
         }
         Ok(())
@@ -548,6 +556,19 @@ impl Initiator {
         }
         if matches!(self.config.role, Role::Io { .. }) {
             self.list_namespaces(now);
+            self.read_ana(now);
+        }
+    }
+
+    /// Reads the ANA log, because an answer of a namespace was not what the last one says: its event
+    /// may have come before. If it is being read now, it is read again afterwards.
+    pub fn refresh_ana(&mut self, now: Duration) {
+        if self.failed || !self.is_live() {
+            return;
+        }
+        if self.outstanding.values().any(|one| one.purpose == Purpose::Ana) {
+            self.reads_ana_again = true;
+        } else {
             self.read_ana(now);
         }
     }

@@ -312,6 +312,23 @@ fn an_event_is_followed_by_its_log_and_the_next_request() {
     }
 }
 
+// The answer of a namespace and the event of its group come on two queues, in any order.
+#[test]
+fn the_ana_log_is_read_once_more_when_an_answer_contradicts_it() {
+    let mut peer = Peer::new(Role::Io { queues: 1 }, good());
+    peer.run();
+    peer.commands.clear();
+    peer.outputs.clear();
+    // The second and third contradictions come while the log is under way.
+    peer.initiator.refresh_ana(peer.now);
+    peer.initiator.refresh_ana(peer.now);
+    peer.initiator.refresh_ana(peer.now);
+    peer.run();
+    let opcodes: Vec<u8> = peer.commands.iter().map(|sqe| sqe.opcode).collect();
+    assert_eq!(opcodes, [AdminOpcode::GET_LOG_PAGE.0; 2]);
+    assert!(matches!(*peer.outputs, [HostOutput::Ana(_), HostOutput::Ana(_)]));
+}
+
 #[test]
 fn more_namespaces_than_a_list_holds_are_read_in_several_and_what_changes_meanwhile_is_read_again() {
     let mut peer = Peer::new(Role::Io { queues: 1 }, good());
