@@ -114,7 +114,8 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
-    /// Whether what is queued for the host is still sent.
+    /// Whether what is queued for the host is still sent. A host that is silent, or that has left
+    /// its connections, would be waited for in vain, and with it the end of its controller.
     const fn delivers(&self) -> bool {
         match self {
             Self::Malformed(_)
@@ -122,7 +123,10 @@ impl EndReason {
             | Self::Disconnected
             | Self::NotAuthenticated
             | Self::Stop => true,
-            Self::Controller(reason) => !matches!(reason, CloseReason::KeepAlive),
+            Self::Controller(reason) => !matches!(
+                reason,
+                CloseReason::KeepAlive | CloseReason::AdminQueueGone | CloseReason::Superseded
+            ),
             _ => false,
         }
     }

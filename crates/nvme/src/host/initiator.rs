@@ -560,8 +560,8 @@ impl Initiator {
         }
     }
 
-    /// Reads the ANA log, because an answer of a namespace was not what the last one says: its event
-    /// may have come before. If it is being read now, it is read again afterwards.
+    /// Reads the ANA log, because an answer of a namespace was not what the last one says: its
+    /// event may have come before. If it is being read now, it is read again afterwards.
     pub fn refresh_ana(&mut self, now: Duration) {
         if self.failed || !self.is_live() {
             return;
