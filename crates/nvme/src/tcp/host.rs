@@ -2,17 +2,19 @@
 //!
 //! Everything that the controller says is checked as strictly as the controller's end checks the
 //! host: a header's length, the command that data belong to, where they belong, that a command
-//! succeeds only with all of its data.
+//! succeeds only with all of its data. Only a message of authentication may be shorter than its
+//! room.
 
 use super::target::Sent;
 use crate::command::SQHD_NO_FLOW_CONTROL;
 use crate::digest::Digest;
+use crate::fabrics::FabricsType;
 use crate::host::{HostData, HostMisuse, Outstanding};
 use crate::pdu::{
     ALIGNMENT_MAX, Bounds, C2hData, CapsuleCmd, Digests, FatalError, H2cData, HEADER_BYTES_MIN, IcReq,
     IcResp, Layout, Malformed, Pdu, R2t, Receiver, Sender, TermReq,
 };
-use crate::{Cqe, Sgl, Sqe, Status};
+use crate::{AdminOpcode, Cqe, Sgl, Sqe, Status};
 
 /// What a host asks for on its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +83,8 @@ struct Asked {
 #[derive(Debug, Clone, Copy)]
 struct Command {
     data: HostData,
+    /// Success does not need all data.
+    may_be_short: bool,
     /// How many bytes were sent or received.
     moved: u32,
     asked: Option<Asked>,
@@ -88,6 +92,14 @@ struct Command {
     expected: Option<(u32, bool)>,
     /// A digest was wrong.
     spoiled: bool,
+}
+
+/// Whether a controller may send fewer data than the command has room for. The room of
+/// Authentication Receive (AL) is the most that the host takes: SPDK sends the message alone, Linux
+/// fills the room. NVMe Base, "Authentication Receive Command and Response"
+fn may_be_short(sqe: &Sqe) -> bool {
+    let is_fabrics = sqe.opcode == AdminOpcode::FABRICS.0;
+    is_fabrics && FabricsType::of(sqe) == FabricsType::AUTHENTICATION_RECEIVE
 }
 
 /// The host's end of one connection.
@@ -164,7 +176,9 @@ impl HostConnection {
         if bytes > self.settings.transfer_bytes {
             return Err(HostMisuse::TooLong(bytes));
         }
-        let command = Command { data, moved: in_capsule, asked: None, expected: None, spoiled: false };
+        let may_be_short = may_be_short(sqe);
+        let command =
+            Command { data, may_be_short, moved: in_capsule, asked: None, expected: None, spoiled: false };
         let cid = self.commands.insert(command).ok_or(HostMisuse::Full)?;
         CapsuleCmd { sqe: Sqe { cid, sgl, ..*sqe } }.encode(self.sender, in_capsule, out);
         Ok(Submitted { cid, in_capsule, digest: in_capsule > 0 && self.sender.digests.data })
@@ -216,7 +230,8 @@ impl HostConnection {
             HostData::None => 0,
             HostData::ToController(total) | HostData::FromController(total) => total,
         };
-        if cqe.status.is_success() && (command.moved < total || command.expected.is_some()) {
+        let is_short = command.moved < total && !command.may_be_short;
+        if cqe.status.is_success() && (is_short || command.expected.is_some()) {
             return Err(sequence);
         }
         self.commands.remove(cqe.cid);
@@ -236,7 +251,7 @@ impl HostConnection {
             return Err(out_of_range);
         }
         // Data that end too early can only be followed by a failure.
-        if success && end != total {
+        if success && end != total && !command.may_be_short {
             return Err(out_of_range);
         }
         if end == total && !last {

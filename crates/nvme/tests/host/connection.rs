@@ -1,13 +1,14 @@
 //! The host's end of a connection. NVMe/TCP Transport 1.0.
 
 use nvme::digest;
+use nvme::fabrics::{Authentication, FabricsType, SECP_NVME};
 use nvme::host::{HostData, HostMisuse};
 use nvme::pdu::{
     C2hData, CapsuleResp, Digests, FatalError, H2cData, IcReq, IcResp, Malformed, R2t, Receiver, Sender,
     TermReq,
 };
 use nvme::tcp::{HostConnection, HostReceived, HostSettings, Sent, Submitted};
-use nvme::{Cqe, IoOpcode, Sqe, Status};
+use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
 
 const SETTINGS: HostSettings =
     HostSettings { digests: Digests { header: false, data: false }, entries: 4, transfer_bytes: 1 << 16 };
@@ -174,6 +175,32 @@ fn success_without_all_data_is_none() {
     );
     let cid = submit(&mut connection, HostData::ToController(20_000)).cid;
     assert_eq!(feed(&mut connection, &completion(cid, Status::SUCCESS)), sequence);
+}
+
+// SPDK's controllers send a message without what is left of its room.
+#[test]
+fn a_message_of_authentication_may_be_shorter_than_its_room() {
+    let authentication = Authentication { secp: SECP_NVME, spsp: [0x01, 0x01], length: 4096 };
+    let receive = authentication.command(FabricsType::AUTHENTICATION_RECEIVE, 0, Sgl::NONE);
+    for implied in [true, false] {
+        let mut connection = running();
+        let room = HostData::FromController(4096);
+        let cid = connection.submit(&receive, room, &mut Vec::new()).expect("room").cid;
+        let received = feed(&mut connection, &data(cid, 0, 72, true, implied));
+        assert_eq!(received, Ok(HostReceived::Data { cid, offset: 0, length: 72 }));
+        let cqe = connection.handle_data(cid, None, &[]);
+        let cqe = cqe.or_else(|| match feed(&mut connection, &completion(cid, Status::SUCCESS)) {
+            Ok(HostReceived::Completed(cqe)) => Some(cqe),
+            _ => None,
+        });
+        assert_eq!(cqe.map(|cqe| (cqe.cid, cqe.status)), Some((cid, Status::SUCCESS)), "{implied}");
+        assert_eq!(connection.outstanding(), 0);
+    }
+    let mut connection = running();
+    let send = authentication.command(FabricsType::AUTHENTICATION_SEND, 0, Sgl::NONE);
+    let sent = connection.submit(&send, HostData::FromController(4096), &mut Vec::new()).expect("room");
+    let out_of_range = Err(Malformed::of(FatalError::DATA_OUT_OF_RANGE));
+    assert_eq!(feed(&mut connection, &data(sent.cid, 0, 72, true, true)), out_of_range, "no other command");
 }
 
 #[test]
