@@ -187,8 +187,6 @@ statuses! {
     TRANSIENT_TRANSPORT_ERROR = 0x22;
     /// The controller is ready, media are not.
     MEDIA_NOT_READY = 0x24;
-    /// The I/O command set is not supported.
-    INVALID_IO_COMMAND_SET = 0x2c;
     /// The range leaves the namespace.
     LBA_OUT_OF_RANGE = 0x80;
     /// The capacity of the namespace is exceeded.
@@ -217,6 +215,8 @@ statuses! {
     INVALID_CONTROLLER_ID = 0x11f;
     /// The identifier of an ANA group is not valid.
     INVALID_ANA_GROUP = 0x124;
+    /// The I/O command set is not supported.
+    INVALID_IO_COMMAND_SET = 0x12c;
     /// That controller is being reset already, as another command has asked (TP8028).
     CROSS_RESET_IN_PROGRESS = 0x13f;
     /// More Cross-Controller Resets than the controller takes (TP8028).
@@ -319,6 +319,8 @@ mod tests {
         assert_eq!(Status::ANA_INACCESSIBLE.to_string(), "ANA_INACCESSIBLE (302h)");
         assert_eq!(Status::INVALID_FIELD.no_retry().to_string(), "INVALID_FIELD (002h), do not retry");
         assert_eq!(Status::of(0x7ff).with_retry_delay(2).to_string(), "7FFh, retry delay 2");
+        // Of Identify alone, so its type is command specific.
+        assert_eq!(Status::INVALID_IO_COMMAND_SET.to_string(), "INVALID_IO_COMMAND_SET (12Ch)");
         assert!(Status::ANA_TRANSITION.is_path_related() && !Status::WRITE_FAULT.is_path_related());
     }
 }
