@@ -4,6 +4,7 @@
 
 use nvme::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, Property};
 use nvme::host::HostData;
+use nvme::nqn::NQN_FIELD_BYTES;
 use nvme::pdu::{Digests, HEADER_BYTES_MIN};
 use nvme::register::{CC, Configuration};
 use nvme::reservation::{
@@ -86,10 +87,11 @@ impl Peer {
         stream.write_all(&out).expect("sent");
         let mut peer = Self { stream, machine };
         assert_eq!(peer.receive(), HostReceived::Ready);
-        let host = Nqn::new(host).expect("a name");
+        let mut hostnqn = [0; NQN_FIELD_BYTES];
+        hostnqn[..host.len()].copy_from_slice(host.as_bytes());
         // Each host has its own.
-        let id = HostId([host.as_str().bytes().last().unwrap_or_default(); 16]);
-        let data = ConnectData::new(id, cntlid, &subsystem, &host).encode();
+        let id = HostId([host.bytes().last().unwrap_or_default(); 16]);
+        let data = ConnectData { hostnqn, ..ConnectData::new(id, cntlid, &subsystem, &subsystem) }.encode();
         let kato_ms = if qid == 0 { 120_000 } else { 0 };
         let connect = Connect { recfmt: 0, qid, sqsize: 31, attributes: ConnectAttributes::NONE, kato_ms };
         let cqe = peer.command(&connect.command(0, Sgl::Transport { length: 0 }), &data);
@@ -154,6 +156,9 @@ fn a_host_is_admitted_by_its_name_and_told_what_to_type() {
     let process = start(&[&quick[..], &["--allow", "any", "--nqn", "nqn.2026-11.test:chosen"]].concat());
     assert_eq!(line(&process, "subsystem "), "nqn.2026-11.test:chosen");
     assert!(connect(&process, HOST).1.is_success());
+    // As spdk_nvme_perf comes if nobody gives it a name.
+    assert!(connect(&process, "").1.is(Status::CONNECT_INVALID_PARAMETERS));
+    wait_for_error(&process, "its host gives no valid name");
 }
 
 #[test]

@@ -180,7 +180,13 @@ impl Connection {
 
     /// A host that was refused does not show why: the log does.
     fn explain(&self, data: &ConnectData, context: &Context<'_>) {
-        let Ok(host) = data.host() else { return };
+        let host = match data.host() {
+            Ok(host) => host,
+            Err(error) => {
+                tracing::warn!(peer = %self.peer, %error, "refused: its host gives no valid name (HOSTNQN)");
+                return;
+            }
+        };
         if let Some(other) = context.shared.controllers.other_with_id(&host, data.host_id) {
             tracing::warn!(
                 peer = %self.peer, %host, host_id = %data.host_id, %other,
