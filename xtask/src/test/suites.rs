@@ -7,8 +7,8 @@ pub(crate) use suite::{Suite, Tier};
 
 use super::machine::{Need, OutsideSuite};
 use package_lists::{
-    FAULTS_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES, MULTIPATH_PACKAGES,
-    OCFS2_PACKAGES, PAIR_PACKAGES, PEERS_PACKAGES, VM_PACKAGES,
+    FAULTS_PACKAGES, GFS2_PACKAGES, GUESTS_PACKAGES, MOUNT_PACKAGES, MOUNT_SUITES_PACKAGES,
+    MULTIPATH_PACKAGES, OCFS2_PACKAGES, PAIR_PACKAGES, PEERS_PACKAGES, VM_PACKAGES,
 };
 
 /// A suite that takes this many times its minutes is ended and has failed. A busy machine is not a
@@ -504,6 +504,15 @@ pub(crate) const SUITES: &[Suite] = &[
         minutes: 6,
         command: &["test", "--package", "trunkline", "--test", "vm_ocfs2", "--", "--nocapture"],
         packages: OCFS2_PACKAGES,
+        needs: &[],
+    },
+    Suite {
+        name: "vm-gfs2",
+        about: "the same with a cluster file system whose cluster fences a silent member by our agent",
+        tier: Tier::Full,
+        minutes: 6,
+        command: &["test", "--package", "trunkline", "--test", "vm_gfs2", "--", "--nocapture"],
+        packages: GFS2_PACKAGES,
         needs: &[],
     },
     Suite {

@@ -104,7 +104,23 @@ pub(super) const PAIR_PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
-/// For two virtual machines with a cluster file system.
+/// For two virtual machines with GFS2.
+pub(super) const GFS2_PACKAGES: &[&str] = &[
+    "busybox-static",
+    "corosync",
+    "dlm-controld",
+    "e2fsprogs",
+    "gfs2-utils",
+    "iproute2",
+    "kmod",
+    "nftables",
+    "nvme-cli",
+    "perl-base",
+    "qemu-system-x86",
+    "util-linux",
+];
+
+/// The same with OCFS2.
 pub(super) const OCFS2_PACKAGES: &[&str] = &[
     "busybox-static",
     "e2fsprogs",

@@ -5,14 +5,14 @@ use std::fmt;
 
 /// The files, each of which has a writer of its own, because OCFS2 executes the writes of one file
 /// one after the other.
-pub(super) const FILES: usize = 4;
+pub const FILES: usize = 4;
 /// The blocks of each file, of 4 KiB.
-pub(super) const BLOCKS: usize = 16;
+pub const BLOCKS: usize = 16;
 /// A block has this many lines of 64 bytes.
 const LINES: usize = 64;
 
 /// The script that makes the files, each in one piece of the volume.
-pub(super) fn make() -> String {
+pub fn make() -> String {
     format!(
         "for file in $(seq 0 {}); do
              dd if=/dev/zero of=/mnt/volume/$file bs={} count=1 oflag=direct 2> /dev/null
@@ -23,7 +23,7 @@ pub(super) fn make() -> String {
 }
 
 /// The script that prints the number of the block of the volume where each file begins.
-pub(super) fn places() -> String {
+pub fn places() -> String {
     format!(
         "for file in $(seq 0 {}); do
              filefrag -v -b4096 /mnt/volume/$file > /run/extents
@@ -47,7 +47,7 @@ const BEGIN: &str = r#"
 "#;
 
 /// A script that writes each block once for `who`.
-pub(super) fn once(who: &str) -> String {
+pub fn once(who: &str) -> String {
     format!(
         "{BEGIN}for file in $(seq 0 {}); do for block in $(seq 0 {}); do stamp {who} $file $block 0; done; done
          sync",
@@ -58,7 +58,7 @@ pub(super) fn once(who: &str) -> String {
 
 /// A script that writes all blocks for `who`, those of each file in turn and all files at once,
 /// until it is killed.
-pub(super) fn for_ever(who: &str) -> String {
+pub fn for_ever(who: &str) -> String {
     format!(
         "{BEGIN}writer() {{ number=0; while :; do for block in $(seq 0 {}); do
              number=$((number + 1)); stamp {who} $1 $block $number; done; done; }}
@@ -71,13 +71,13 @@ pub(super) fn for_ever(who: &str) -> String {
 /// The lines that a device holds at the places of the files: for each block one line, if the block
 /// is whole.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Content {
+pub struct Content {
     files: Vec<Vec<String>>,
 }
 
 impl Content {
     /// Of `uniq -c` of each file, after a line with `file`.
-    pub(super) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut files: Vec<Vec<String>> = Vec::new();
         for line in text.lines().map(str::trim) {
             match files.last_mut() {
@@ -90,12 +90,12 @@ impl Content {
         Self { files }
     }
 
-    pub(super) fn differs_in(&self, other: &Self, file: usize) -> bool {
+    pub fn differs_in(&self, other: &Self, file: usize) -> bool {
         self.files.get(file) != other.files.get(file)
     }
 
     /// Whether each block is whole and was written last by `who`.
-    pub(super) fn is_of(&self, who: &str) -> bool {
+    pub fn is_of(&self, who: &str) -> bool {
         self.files.iter().enumerate().all(|(file, lines)| {
             let is_block = |(block, line): (usize, &String)| {
                 line.starts_with(&format!("{LINES} {who} file {file} block {block} number "))
