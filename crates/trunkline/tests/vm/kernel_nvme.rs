@@ -52,11 +52,14 @@ impl Drop for Served {
     }
 }
 
-/// The shell function `device N`: where the kernel has namespace N.
+/// The shell function `device N`: where the kernel has namespace N. The number in its name is that
+/// of the order in which the kernel has found them, and Linux 6.12 looks for several at a time.
 pub(super) fn device() -> String {
     format!(
         "subsystem() {{ grep -lx {SUBSYSTEM} /sys/class/nvme-subsystem/*/subsysnqn | xargs dirname; }}
-         device() {{ echo /dev/nvme$(basename $(subsystem) | tr -dc 0-9)n$1; }}
+         device() {{ for d in /sys/block/nvme$(basename $(subsystem) | tr -dc 0-9)n*; do
+             [ \"$(cat $d/nsid 2>/dev/null)\" = $1 ] && echo /dev/$(basename $d) && return
+         done; echo /dev/none; }}
          settled() {{ for try in $(seq 600); do [ -b $(device 1) ] && [ -b $(device 2) ] && break; sleep 0.1; done; }}
          "
     )

@@ -19,7 +19,9 @@ const CONFIG: &str = "/run/pair.toml";
 fn functions() -> String {
     format!(
         "subsystem() {{ grep -lx {SUBSYSTEM} /sys/class/nvme-subsystem/*/subsysnqn | xargs dirname; }}
-         device() {{ echo /dev/nvme$(basename $(subsystem) | tr -dc 0-9)n$1; }}
+         device() {{ for d in /sys/block/nvme$(basename $(subsystem) | tr -dc 0-9)n*; do
+             [ \"$(cat $d/nsid 2>/dev/null)\" = $1 ] && echo /dev/$(basename $d) && return
+         done; echo /dev/none; }}
          list() {{ {program} block list 2>/dev/null; }}
          is_at() {{ for try in $(seq 600); do
              list | grep -qE \"^$1 +/dev/mapper/[a-z]+ +$2 +$3 \" && return; sleep 0.1
