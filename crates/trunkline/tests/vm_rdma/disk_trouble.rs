@@ -6,45 +6,22 @@ use crate::disk_driver::{ADDRESSES, SUBSYSTEM, run_commands, start};
 use crate::driver::Driver;
 use crate::guest::{again, is_in_guest};
 use crate::link_faults::{Filter, Pulled, READ_MIDDLE_AND_LAST, WRITE_MIDDLE_AND_LAST};
-use crate::pair::{TIMEOUT, alone, pair, sh, wait_until_nothing_is_left};
+use crate::pair::{GuestServer, TIMEOUT, alone, nothing_is_left, pair, sh};
 use crate::rdma_host::{BLOCK, Host, blocks, host_config};
-use lab::vm::{Guest, Running};
+use lab::vm::Guest;
 use nvme::end_controller::EndController;
 use nvme::host::{CommandData, HostConfig};
 use nvme::{IoOpcode, Nqn, Status};
-use rustix::process::Signal;
-use std::process::Command;
 use std::time::Duration;
 use testkit::Deadline;
 
-/// The volume's node A has the link that is disturbed.
-struct Target(Running);
-
-impl Target {
-    fn start() -> Self {
-        let server = pair().server();
-        sh(server, "rm -rf /run/links");
-        let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        serve.args(["block", "serve", "--volume", "mem:64MiB", "--nqn", SUBSYSTEM]);
-        serve.args(["--listen", ADDRESSES[0], "--listen", ADDRESSES[1]]);
-        serve.args(["--state", "/run/links", "--allow", "any"]).current_dir("/");
-        let mut process = server.spawn(&serve).expect("the guest runs");
-        process.wait_for_line("ready", TIMEOUT).expect("the target is ready");
-        Self(process)
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        self.0.signal(Signal::KILL);
-        let _ = self.0.wait(drop);
-    }
-}
-
-#[track_caller]
-fn nothing_is_left() {
-    wait_until_nothing_is_left(pair().client());
-    wait_until_nothing_is_left(pair().server());
+/// A target with a volume, whose node A has the link that is disturbed.
+fn target() -> GuestServer {
+    let server = pair().server();
+    sh(server, "rm -rf /run/links");
+    let volume = ["block", "serve", "--volume", "mem:64MiB", "--nqn", SUBSYSTEM, "--state", "/run/links"];
+    let access = ["--listen", ADDRESSES[0], "--listen", ADDRESSES[1], "--allow", "any"];
+    GuestServer::on(server, &[&volume[..], &access].concat())
 }
 
 /// Data of WRITEs stop on their way to the target, then data of READs on their way to the host,
@@ -55,7 +32,7 @@ fn our_host_loses_nothing_however_one_of_two_links_is_lost() {
         return run_commands();
     }
     let _turn = alone();
-    let target = Target::start();
+    let target = target();
     let mut host = start("disk_trouble::our_host_loses_nothing_however_one_of_two_links_is_lost");
     let torn: [(&'static Guest, [u8; 2]); 2] =
         [(pair().server(), READ_MIDDLE_AND_LAST), (pair().client(), WRITE_MIDDLE_AND_LAST)];
@@ -121,7 +98,7 @@ fn functions() -> String {
 #[test]
 fn the_kernels_host_loses_nothing_when_one_of_two_links_is_lost() {
     let _turn = alone();
-    let target = Target::start();
+    let target = target();
     let client = pair().client();
     let run = |script: &str| sh(client, &format!("{}{script}", functions()));
     let connect = ["10.77.2.2", "10.77.1.2"].map(|address| {
@@ -175,7 +152,7 @@ fn data_on_their_way_from_a_host_that_has_gone_do_not_land() {
         return write_twice();
     }
     let _turn = alone();
-    let target = Target::start();
+    let target = target();
     sh(pair().client(), "for link in 1 2; do ping -c 1 -w 60 10.77.$link.2; done");
     let test = "disk_trouble::data_on_their_way_from_a_host_that_has_gone_do_not_land";
     let mut host = Driver::start(&again(test));

@@ -1,11 +1,9 @@
 //! An experiment whose clients are agents in two machines, over TCP and over RDMA.
 
 use crate::guest::sh;
-use crate::pair::{GuestServer, TIMEOUT, alone, pair};
-use lab::vm::{Guest, Running};
+use crate::pair::{GuestServer, alone, pair};
+use lab::vm::Guest;
 use record::{Half, Record};
-use rustix::process::Signal;
-use std::process::Command;
 
 const EXPERIMENT: &str = r#"
 repeats = 2
@@ -30,25 +28,10 @@ readers = 1
 file = "1MiB"
 "#;
 
-/// An agent in a guest, killed when dropped.
-struct GuestAgent(Running);
-
-impl GuestAgent {
-    fn start(guest: &Guest, address: &str) -> Self {
-        sh(guest, "umask 077; echo 0123456789abcdef0123456789abcdef > /tmp/bench.key");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.args(["agent", "--listen", address, "--key", "/tmp/bench.key"]).current_dir("/");
-        let mut running = guest.spawn(&command).expect("the guest runs");
-        running.wait_for_line("ready on", TIMEOUT).expect("the agent is ready");
-        Self(running)
-    }
-}
-
-impl Drop for GuestAgent {
-    fn drop(&mut self) {
-        self.0.signal(Signal::KILL);
-        let _ = self.0.wait(drop);
-    }
+/// An agent in a guest.
+fn agent(guest: &Guest, address: &str) -> GuestServer {
+    sh(guest, "umask 077; echo 0123456789abcdef0123456789abcdef > /tmp/bench.key");
+    GuestServer::on(guest, &["agent", "--listen", address, "--key", "/tmp/bench.key"])
 }
 
 #[test]
@@ -56,7 +39,7 @@ fn agents_in_two_machines_share_an_experiment_over_tcp_and_rdma() {
     let _alone = alone();
     let (near, far) = (pair().server(), pair().client());
     let _server = GuestServer::start();
-    let _agents = [GuestAgent::start(near, "10.77.1.2"), GuestAgent::start(far, "10.77.1.1")];
+    let _agents = [agent(near, "10.77.1.2"), agent(far, "10.77.1.1")];
     let program = env!("CARGO_BIN_EXE_trunkline");
     let script = format!(
         "cat > /tmp/many.toml <<'END'\n{EXPERIMENT}\nEND\n\

@@ -91,7 +91,14 @@ pub fn wait_until_nothing_is_left(guest: &Guest) {
     assert!(gone.is_ok(), "{what}:\n{last}");
 }
 
-/// Our server in the guest `server`, until dropped.
+/// Waits until neither guest holds anything of programs that have ended.
+#[track_caller]
+pub fn nothing_is_left() {
+    wait_until_nothing_is_left(pair().client());
+    wait_until_nothing_is_left(pair().server());
+}
+
+/// A server of ours in a guest, until dropped.
 pub struct GuestServer(Running);
 
 impl GuestServer {
@@ -101,11 +108,15 @@ impl GuestServer {
         Self::with(&[&["--export", "/export", "--mem", "512MiB"], &listen[..]].concat())
     }
 
-    /// Starts a server with these arguments.
+    /// Starts a server of files with these arguments in the guest `server`.
     pub fn with(arguments: &[&str]) -> Self {
+        Self::on(pair().server(), &[&["serve"], arguments].concat())
+    }
+
+    /// Runs our program with these arguments, which says when it is ready.
+    pub fn on(guest: &Guest, arguments: &[&str]) -> Self {
         let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        serve.arg("serve").args(arguments).current_dir("/");
-        let mut process = pair().server().spawn(&serve).expect("the guest runs");
+        let mut process = guest.spawn(serve.args(arguments).current_dir("/")).expect("the guest runs");
         process.wait_for_line("ready", TIMEOUT).expect("the server is ready");
         Self(process)
     }

@@ -6,7 +6,7 @@ use crate::guest::is_in_guest;
 use crate::history::Store;
 use crate::link_faults::{Filter, LINK, Pulled, READ_MIDDLE_AND_LAST, WRITE_MIDDLE_AND_LAST};
 use crate::mount_driver::{run_commands, start};
-use crate::pair::{TIMEOUT, alone, pair, sh, wait_until_nothing_is_left};
+use crate::pair::{TIMEOUT, alone, nothing_is_left, pair, sh};
 use lab::vm::{Event, Guest, Running, Vm};
 use rustix::process::Signal;
 use std::process::Command;
@@ -74,13 +74,6 @@ impl Drop for Directory {
         // After a failed case the directory may still be in use.
         let _ = pair().server().sh("umount -l /srv/trouble");
     }
-}
-
-/// Checks that neither end holds anything of a client that has ended.
-#[track_caller]
-fn nothing_is_left() {
-    wait_until_nothing_is_left(pair().client());
-    wait_until_nothing_is_left(pair().server());
 }
 
 #[test]
