@@ -1,6 +1,7 @@
 //! Commands that meet: in one queue, in two, and with owners that go.
 
 use super::*;
+use crate::IoCounts;
 use crate::testing::{Executed, Faults, Operations, faulty_volume};
 use crate::volume::BlockSize;
 use drives::{Fault as DriveFault, Segment};
@@ -316,4 +317,23 @@ fn commands_are_counted_by_kind_and_size_with_their_latency() {
     assert_eq!(of(0), ("READ", "<=4K", 2, 1, 4096, 2));
     assert_eq!(of(1), ("WRITE", "<=16K", 1, 0, 16384, 1));
     assert_eq!(rows[0].0.export.as_deref(), Some("faulty"));
+}
+
+#[test]
+fn data_that_move_are_counted_as_read_and_as_written() {
+    let mut rig = Rig::new();
+    rig.submit(0, 1, write(0, 4, 1)).unwrap();
+    rig.submit(0, 2, Command::Read { lba: 0, blocks: 1 }).unwrap();
+    rig.submit(0, 3, Command::Compare { lba: 0, payload: blocks(2, 1) }).unwrap();
+    rig.submit(0, 4, Command::Flush).unwrap();
+    rig.submit(0, 5, Command::WriteZeroes { lba: 4, blocks: 1, deallocate: false, durable: false }).unwrap();
+    let (expected, payload) = (blocks(1, 1), blocks(1, 2));
+    rig.submit(0, 6, Command::CompareAndWrite { lba: 0, expected, payload, durable: false }).unwrap();
+    let mut ended = 0;
+    while ended < 6 {
+        ended += rig.turn(0).iter().map(|(_, end)| end.unwrap()).count();
+    }
+    let block = BLOCK as u64;
+    let counts = IoCounts { reads: 3, writes: 2, read_bytes: 4 * block, written_bytes: 5 * block };
+    assert_eq!(rig.volume.io_counts(), counts);
 }
