@@ -264,8 +264,8 @@ impl Engine {
         let is_due = |health: Health, oldest: Duration| {
             !health.is_suspect() && now >= health.heard.max(oldest) + timing.suspect
         };
-        let controller = controller.health;
-        if is_silent(controller) {
+        let health = controller.health;
+        if is_silent(health) {
             return self.lose(at, &Lost::Silent);
         }
         if now >= oldest + timing.command {
@@ -274,7 +274,7 @@ impl Engine {
         if let Some((_, qid, ..)) = queues.iter().find(|(_, _, health, _)| is_silent(*health)) {
             return self.lose(at, &Lost::QueueSilent(*qid));
         }
-        if is_due(controller, oldest) {
+        if is_due(health, oldest) {
             self.probe(at, now);
         }
         for (token, _, health, oldest) in queues {
