@@ -563,7 +563,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "vm-rdma",
         about: "two virtual machines: clients and servers that break the protocol over RDMA, trouble under a load, two kernels that share files",
         tier: Tier::Full,
-        minutes: 8,
+        minutes: 10,
         command: &[
             "test",
             "--package",
