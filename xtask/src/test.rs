@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-use suites::{SUITES, Suite, Tier};
+use suites::{Suite, Tier};
 
 /// How long the build of a suite's test programs may take. A first one builds every dependency.
 const BUILD_MINUTES_MAX: u32 = 30;
@@ -100,9 +100,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
 /// The requested suites in the order of their tiers; `None`, with a message, for an unknown name.
 fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
-    if let Some(unknown) = options.suites.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
+    if let Some(unknown) = options.suites.iter().find(|name| suites::all().all(|suite| suite.name != **name))
     {
-        let known = SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(" ");
+        let known = suites::all().map(|suite| suite.name).collect::<Vec<_>>().join(" ");
         eprintln!("error: no suite is called {unknown}; there are: {known}");
         return None;
     }
@@ -113,7 +113,7 @@ fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
             options.suites.iter().any(|name| name == suite.name)
         }
     };
-    let mut chosen = SUITES.iter().filter(wanted).collect::<Vec<_>>();
+    let mut chosen = suites::all().filter(wanted).collect::<Vec<_>>();
     chosen.sort_by_key(|suite| suite.tier);
     Some(chosen)
 }
@@ -181,7 +181,7 @@ fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
 /// Runs one suite for another command, with a variable for it. Returns whether it ran and passed;
 /// if it cannot run, says why: which packages are missing.
 pub(crate) fn run_with(name: &str, variable: (&str, &Path)) -> Result<bool> {
-    let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else { return Ok(false) };
+    let Some(suite) = suites::all().find(|suite| suite.name == name) else { return Ok(false) };
     if let Some(reason) = obstacle(suite, None) {
         eprintln!("error: {reason}");
         return Ok(false);
@@ -278,13 +278,13 @@ pub(crate) fn unlisted(metadata: &Metadata) -> Vec<String> {
         let mut words = suite.command.iter().skip_while(|word| **word != "--test").skip(1);
         words.next() == Some(&program)
     };
-    let forgotten = programs.iter().filter(|program| !SUITES.iter().any(|suite| runs(suite, program)));
+    let forgotten = programs.iter().filter(|program| !suites::all().any(|suite| runs(suite, program)));
     let mut found: Vec<_> = forgotten
         .map(|program| {
-            format!("no suite runs the test program {program}; list it in xtask/src/test/suites.rs")
+            format!("no suite runs the test program {program}; list it below xtask/src/test/suites")
         })
         .collect();
-    let named = SUITES.iter().filter(|suite| suite.command.contains(&"--test"));
+    let named = suites::all().filter(|suite| suite.command.contains(&"--test"));
     let absent = named.filter(|suite| !programs.iter().any(|program| runs(suite, program)));
     found.extend(absent.map(|suite| {
         let name = suite.name;
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_did_not_run_fails_in_ci_only() {
-        let suite = &SUITES[0];
+        let suite = suites::all().next().expect("there are suites");
         let not_run = [(suite, Outcome::NotRun("no reason".to_owned()))];
         assert!(conclude(&not_run, false));
         assert!(!conclude(&not_run, true));
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_tier_for_everyone_fits_into_its_time() {
-        let everyone = SUITES.iter().filter(|suite| suite.tier != Tier::Full);
+        let everyone = suites::all().filter(|suite| suite.tier != Tier::Full);
         let minutes: u32 = everyone.map(|suite| suite.minutes).sum();
         assert!(minutes <= suites::EVERYONE_MINUTES_MAX, "{minutes} minutes");
     }
