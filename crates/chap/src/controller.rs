@@ -90,6 +90,13 @@ impl Controller {
         Self { credentials, algorithms, state: State::Idle, is_authenticated: false }
     }
 
+    /// Sets what the next transaction uses. One that goes on ends with what it has begun with.
+    pub fn renew(&mut self, credentials: Arc<Credentials>, algorithms: Arc<Algorithms>) {
+        if !self.is_in_progress() {
+            (self.credentials, self.algorithms) = (credentials, algorithms);
+        }
+    }
+
     /// Whether a transaction has succeeded, and none has failed since.
     #[must_use]
     pub const fn is_authenticated(&self) -> bool {

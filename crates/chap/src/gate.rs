@@ -60,6 +60,11 @@ impl Gate {
         Connected { authentication_required: true, ..Connected::of(result) }.result()
     }
 
+    /// Sets what the next transaction uses. One that goes on ends with what it has begun with.
+    pub fn renew(&mut self, credentials: Arc<Credentials>, algorithms: Arc<Algorithms>) {
+        self.controller.renew(credentials, algorithms);
+    }
+
     /// Whether a transaction has succeeded, and none has failed since: all commands pass.
     #[must_use]
     pub const fn is_authenticated(&self) -> bool {

@@ -439,6 +439,20 @@ fn a_queue_is_authenticated_again_and_is_not_after_a_failure() {
 }
 
 #[test]
+fn a_new_secret_counts_from_the_next_transaction_on() {
+    let (old, new) = (credentials(5, None), credentials(6, Some(9)));
+    let mut queue = Queue::with(Arc::clone(&old), Arc::clone(&old));
+    queue.step(&mut |_| {});
+    queue.controller.renew(Arc::clone(&new), plain());
+    assert_eq!(queue.run(), (Next::Authenticated, true), "it has begun with the old one");
+    queue.controller.renew(Arc::clone(&new), plain());
+    queue.host = Host::new(new, plain(), 8);
+    assert_eq!(queue.run(), (Next::Authenticated, true));
+    queue.host = Host::new(old, plain(), 9);
+    assert_eq!(queue.run(), (by_peer(Explanation::FAILED), false));
+}
+
+#[test]
 fn a_host_that_leaves_after_the_challenge_ends_the_transaction() {
     let ours = credentials(5, None);
     let mut queue = Queue::with(Arc::clone(&ours), ours);

@@ -108,7 +108,8 @@ pub struct Hosts {
     pub access: Access,
     /// The host identifiers of some hosts; hosts that are connected keep theirs.
     pub ids: BTreeMap<Nqn, HostId>,
-    /// The secrets of the hosts that must authenticate; queues that are connected stay.
+    /// The secrets of the hosts that must authenticate. Queues that are connected stay, and use them
+    /// when their host authenticates again.
     pub secrets: BTreeMap<Nqn, HostSecret>,
     /// Which hosts see a volume, by NSID; those that are not named stay as they are.
     pub volumes: Vec<(u32, Access)>,

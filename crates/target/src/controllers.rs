@@ -19,7 +19,7 @@ use crate::pair::OtherNode;
 use crate::report::ControllerState;
 use crate::reservations::Saver;
 use crate::target::Shared;
-use chap::Gate;
+use chap::{Algorithms, Credentials, Gate};
 use forwarded::Forwarded;
 use nvme::controller::{
     Accepted, Access, IoCounts, Kind, Limits, Node, Output, Port, QueueId, Reach, Refusal, Reservation,
@@ -243,10 +243,22 @@ impl Controllers {
 
     /// What stands before a queue of this host.
     fn gate(&self, state: &State, data: &ConnectData) -> Option<Box<Gate>> {
-        let host = data.host().ok()?;
-        let secret = state.secrets.get(&host)?;
-        let credentials = Arc::new(secret.credentials(&host, &self.subsystem));
-        Some(Box::new(Gate::new(credentials, Arc::clone(&secret.algorithms))))
+        let (credentials, algorithms) = self.credentials(state, &data.host().ok()?)?;
+        Some(Box::new(Gate::new(credentials, algorithms)))
+    }
+
+    /// What this host is authenticated by, if it must be.
+    fn credentials(&self, state: &State, host: &Nqn) -> Option<(Arc<Credentials>, Arc<Algorithms>)> {
+        let secret = state.secrets.get(host)?;
+        Some((Arc::new(secret.credentials(host, &self.subsystem)), Arc::clone(&secret.algorithms)))
+    }
+
+    /// A transaction on a queue of this host begins with the secrets of now. One that has none any
+    /// more must still prove that it is the one that has connected.
+    pub(crate) fn renew(&self, gate: &mut Gate, host: &Nqn) {
+        if let Some((credentials, algorithms)) = self.credentials(&self.state(), host) {
+            gate.renew(credentials, algorithms);
+        }
     }
 
     /// The host that has this identifier, if it is not this one.

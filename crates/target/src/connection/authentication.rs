@@ -174,7 +174,10 @@ impl Connection {
         }
         let State::Here(gate) = &authentication.state else { return Ok(()) };
         let away = State::Away { since: context.now, is_authenticated: gate.is_authenticated() };
-        let State::Here(gate) = std::mem::replace(&mut authentication.state, away) else { return Ok(()) };
+        let State::Here(mut gate) = std::mem::replace(&mut authentication.state, away) else {
+            return Ok(());
+        };
+        context.shared.controllers.renew(&mut gate, &authentication.host);
         let job = Job { place: self.place, gate, sqe, message: message.to_vec() };
         if context.shared.authenticator.handle(job) { Ok(()) } else { Err(EndReason::Stop) }
     }

@@ -341,17 +341,22 @@ fn hosts_without_a_secret_and_discovery_are_served_as_ever() {
 }
 
 #[test]
-fn changed_secrets_are_those_of_new_connections() {
+fn changed_secrets_are_those_of_new_connections_and_of_queues_that_authenticate_again() {
     let target = start_with(&guarded(None));
-    let (admin, mut io) = connect_both(&target, Digests::default());
-    let secrets = [(nqn(HOST), secrets(7, None))].into();
+    let (mut admin, mut io) = connect_both(&target, Digests::default());
+    let secrets = [(nqn(HOST), secrets(7, Some(8)))].into();
     target.set_hosts(&Hosts { access: Access::Any, ids: [].into(), secrets, volumes: Vec::new() });
     assert_eq!(io.write(1, 3, &vec![6; BLOCK]), Status::SUCCESS, "it stays");
+    authenticate(&mut admin, &credentials(7, Some(8)), offer(Group::Ffdhe2048)).unwrap();
+    assert_eq!(admin.command(&identify(), CommandData::Receive(4096)).0.status, Status::SUCCESS);
+    authenticate(&mut io, &credentials(5, None), offer(Group::Null)).unwrap_err();
+    io.wait_for_end();
     let mut queue = connect_admin(&target);
     authenticate(&mut queue, &credentials(5, None), offer(Group::Null)).unwrap_err();
     let mut queue = connect_admin(&target);
     authenticate(&mut queue, &credentials(7, None), offer(Group::Null)).unwrap();
     target.set_hosts(&Hosts { access: Access::Any, ids: [].into(), secrets: [].into(), volumes: Vec::new() });
+    authenticate(&mut queue, &credentials(7, None), offer(Group::Null)).unwrap();
     let (_, connected) = connect(&target, (0, CNTLID_DYNAMIC), HOST, Digests::default());
     assert!(!connected.authentication_required);
     drop(admin);

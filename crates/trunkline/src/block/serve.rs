@@ -50,7 +50,7 @@ const CHECK: Duration = Duration::from_secs(1);
 /// is encrypted: serve on a network that only they reach. docs/BLOCK.md says what is promised.
 ///
 /// SIGHUP reads the configuration file again, and takes over which hosts see which volumes, their
-/// secrets for new connections, and which node owns the volumes.
+/// secrets for connections that authenticate from then on, and which node owns the volumes.
 /// SIGTERM and SIGINT end the connections, wait for commands that have begun (5 s at most) and end;
 /// a second one ends at once.
 #[derive(Debug, Clone, Args)]
