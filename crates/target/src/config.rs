@@ -181,6 +181,8 @@ pub struct Limits {
     /// How long a host may take to authenticate a queue, without the time that its messages take
     /// here.
     pub authentication: Duration,
+    /// How long a connection that ends in order may take to deliver its last words.
+    pub last_words: Duration,
     /// A command that has waited longer than this because its loop stood still is not begun, and
     /// its connection ends: its host may have sent it again elsewhere. Less than the shortest
     /// keep-alive timeout in use.
@@ -198,6 +200,7 @@ impl Default for Limits {
             transfer: Duration::from_secs(30),
             // As long as a host has for Connect before.
             authentication: Duration::from_secs(10),
+            last_words: Duration::from_secs(2),
             stall: Duration::from_secs(4),
             engine: Choice::Automatic,
         }

@@ -35,11 +35,9 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use transport::poll::Interest;
 
-/// How long a connection that ends in order may take to deliver its last words.
-const LINGER: Duration = Duration::from_secs(2);
 /// Responses that a host has not read; above, no more of its commands are taken.
 const HEADS_BYTES_MAX: usize = 256 << 10;
 
@@ -266,7 +264,7 @@ impl Connection {
             return;
         }
         tracing::info!(peer = %self.peer, queue = ?self.queue(), %reason, "connection ended");
-        self.phase = Phase::Lingering(context.now + LINGER);
+        self.phase = Phase::Lingering(context.now + context.shared.limits.last_words);
         self.link.stop_receiving();
         if let Role::Io(io) = &mut self.role {
             if let Link::Rdma(link) = &mut self.link {

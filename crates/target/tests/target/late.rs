@@ -174,6 +174,11 @@ impl Case {
                 self.faults.release_writes();
                 assert_eq!(other.admin.wait(ended).0.status, Status::SUCCESS);
                 assert_eq!(self.target.usage().controllers, self.others());
+                // Without waiting for the host to close them: each of the others has two.
+                Deadline::wait_until("the end of its connections", PATIENCE, || {
+                    (self.target.usage().connections == 2 * self.others()).then_some(())
+                });
+                drop(old);
             }
         }
     }

@@ -48,8 +48,9 @@ fn the_end_of_the_admin_queue_ends_the_io_queues() {
     let Host { admin, mut io, .. } = Host::connect(&target, 3);
     drop(admin);
     io.iter_mut().for_each(crate::peer::Queue::wait_for_end);
-    drop(io);
+    // Without waiting for the host to close them.
     wait_until_empty(&target);
+    drop(io);
 }
 
 #[test]
@@ -88,6 +89,9 @@ fn a_silent_host_loses_its_controller_when_its_keep_alive_timeout_is_over() {
         (target.usage().controllers == 1).then_some(())
     });
     silent.io.iter_mut().for_each(crate::peer::Queue::wait_for_end);
+    // Without waiting for the host to close its connections.
+    Deadline::wait_until("two connections", PATIENCE, || (target.usage().connections == 2).then_some(()));
+    drop(silent);
     assert_eq!(busy.io[0].write(1, 1, &vec![3; BLOCK]), Status::SUCCESS);
 }
 

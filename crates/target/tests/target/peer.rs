@@ -31,6 +31,8 @@ pub fn config() -> Config {
     config.loops = 2;
     // Where the tests of all crates share two processors, loops are late.
     config.limits.stall = Duration::from_secs(30);
+    // A connection that is waited for where its host has gone is there until the test fails.
+    config.limits.last_words = Duration::from_secs(3600);
     config
 }
 
