@@ -6,6 +6,8 @@
 mod attached;
 #[path = "vm/bad_links.rs"]
 mod bad_links;
+#[path = "vm/blktests.rs"]
+mod blktests;
 #[path = "vm/block_over_rdma.rs"]
 mod block_over_rdma;
 #[path = "vm/both_ends.rs"]

@@ -1,60 +1,45 @@
 //! Debian packages that several suites need.
 
+/// The packages for the suites in one virtual machine, and more.
+macro_rules! vm_packages {
+    ($($more:literal),*) => {
+        &[
+            "attr",
+            "btrfs-progs",
+            "busybox-static",
+            "dmsetup",
+            "e2fsprogs",
+            "fio",
+            "ibverbs-providers",
+            "ibverbs-utils",
+            "iproute2",
+            "iputils-ping",
+            "kmod",
+            "libibverbs1",
+            "librdmacm1",
+            "nfs-common",
+            "nfs-kernel-server",
+            "nftables",
+            "nvme-cli",
+            "qemu-system-x86",
+            "rdma-core",
+            "rpcbind",
+            "strace",
+            "util-linux",
+            "xfsprogs",
+            $($more),*
+        ]
+    };
+}
+
 /// For the suites in one virtual machine.
-pub(super) const VM_PACKAGES: &[&str] = &[
-    "attr",
-    "btrfs-progs",
-    "busybox-static",
-    "dmsetup",
-    "e2fsprogs",
-    "fio",
-    "ibverbs-providers",
-    "ibverbs-utils",
-    "iproute2",
-    "iputils-ping",
-    "kmod",
-    "libibverbs1",
-    "librdmacm1",
-    "nfs-common",
-    "nfs-kernel-server",
-    "nftables",
-    "nvme-cli",
-    "qemu-system-x86",
-    "rdma-core",
-    "rpcbind",
-    "strace",
-    "util-linux",
-    "xfsprogs",
-];
+pub(super) const VM_PACKAGES: &[&str] = vm_packages!();
 
 /// The same, where DM-Multipath joins paths.
-pub(super) const MULTIPATH_PACKAGES: &[&str] = &[
-    "attr",
-    "btrfs-progs",
-    "busybox-static",
-    "dmsetup",
-    "e2fsprogs",
-    "fio",
-    "ibverbs-providers",
-    "ibverbs-utils",
-    "iproute2",
-    "iputils-ping",
-    "kmod",
-    "libibverbs1",
-    "librdmacm1",
-    "multipath-tools",
-    "nfs-common",
-    "nfs-kernel-server",
-    "nftables",
-    "nvme-cli",
-    "qemu-system-x86",
-    "rdma-core",
-    "rpcbind",
-    "strace",
-    "udev",
-    "util-linux",
-    "xfsprogs",
-];
+pub(super) const MULTIPATH_PACKAGES: &[&str] = vm_packages!("multipath-tools", "udev");
+
+/// The same, for blktests.
+pub(super) const BLKTESTS_PACKAGES: &[&str] = vm_packages!("gawk", "udev");
 
 /// For a mounted directory.
 pub(super) const MOUNT_PACKAGES: &[&str] =

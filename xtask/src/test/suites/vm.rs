@@ -2,7 +2,8 @@
 
 use super::super::machine::{Need, OutsideSuite};
 use super::package_lists::{
-    GFS2_PACKAGES, GUESTS_PACKAGES, MULTIPATH_PACKAGES, OCFS2_PACKAGES, PAIR_PACKAGES, VM_PACKAGES,
+    BLKTESTS_PACKAGES, GFS2_PACKAGES, GUESTS_PACKAGES, MULTIPATH_PACKAGES, OCFS2_PACKAGES, PAIR_PACKAGES,
+    VM_PACKAGES,
 };
 use super::{Suite, Tier};
 
@@ -24,6 +25,7 @@ macro_rules! vm_command {
             "--skip", "version_3_goes_on",
             "--skip", "version_3_over_rdma_goes_on",
             "--skip", "connectathon",
+            "--skip", "blktests",
             "--skip", "version_3_keeps_its_locks",
             "--skip", "on_the_kernels_server_when_connections_break",
             "--skip", "kernel_target",
@@ -32,10 +34,10 @@ macro_rules! vm_command {
     };
 }
 
-/// The command of cases of the suite `vm` with Linux 6.12.
+/// The command of the suite `vm` with Linux 6.12, with arguments of the test program.
 macro_rules! linux_6_12 {
-    ($cases:expr) => {
-        &["test", "--config", LINUX_6_12, "--package", "trunkline", "--test", "vm", "--", $cases]
+    ($($argument:expr),*) => {
+        &["test", "--config", LINUX_6_12, "--package", "trunkline", "--test", "vm", "--", $($argument),*]
     };
 }
 
@@ -121,6 +123,15 @@ pub(super) const SUITES: &[Suite] = &[
         ],
         packages: VM_PACKAGES,
         needs: &[Need::OutsideSuite(OutsideSuite { name: "cthon04", file: "lock/tlock64" })],
+    },
+    Suite {
+        name: "vm-blktests",
+        about: "cases of blktests by the NVMe host of Linux 6.12 on our target, over TCP and RDMA, and on a disk",
+        tier: Tier::Full,
+        minutes: 20,
+        command: linux_6_12!("blktests", "--nocapture", "--test-threads=1"),
+        packages: BLKTESTS_PACKAGES,
+        needs: &[Need::OutsideSuite(OutsideSuite { name: "blktests", file: "tests/nvme/rc" })],
     },
     Suite {
         name: "vm-full",
