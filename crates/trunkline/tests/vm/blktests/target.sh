@@ -19,7 +19,7 @@ write_configuration() {
     local prefix=
     [ "$TRANSPORT" = rdma ] && prefix=rdma:
     # The file has secrets.
-    (umask 077 && cat > $place/block.toml) << END
+    (umask 077 && cat > "$place/block.toml") << END
 nqn = "$subsystem"
 listen = ["$prefix$ADDRESS:$port"]
 allow = ["host"]
@@ -27,45 +27,45 @@ state = "$place/state"
 [[host]]
 name = "host"
 nqn = "$host"
-$(cat $place/host/* 2> /dev/null)
+$(cat "$place"/host/* 2> /dev/null)
 [[volume]]
-source = "$(cat $place/device)"
+source = "$(cat "$place/device")"
 block = $BLOCK
 END
 }
 
 # Keys of the file are files of the directory, so that a later value replaces an earlier one.
 set_host() {
-    mkdir -p $place/host
+    mkdir -p "$place/host"
     echo "$1 = $2" > "$place/host/$1"
 }
 
 says() {
     for _ in $(seq 600); do
-        grep -q "$1" $place/log && return
-        kill -0 "$(cat $place/pid)" || break
+        grep -q "$1" "$place/log" && return
+        kill -0 "$(cat "$place/pid")" || break
         sleep 0.05
     done
     echo "the server does not say: $1" >&2
-    cat $place/log >&2
+    cat "$place/log" >&2
     exit 1
 }
 
 start() {
     write_configuration
-    : > $place/log
-    setsid "$TRUNKLINE" block serve -v -c $place/block.toml >> $place/log 2>&1 < /dev/null &
-    echo $! > $place/pid
+    : > "$place/log"
+    setsid "$TRUNKLINE" block serve -v -c "$place/block.toml" >> "$place/log" 2>&1 < /dev/null &
+    echo $! > "$place/pid"
     says '^ready$'
 }
 
 stop() {
     local pid
-    pid=$(cat $place/pid)
+    pid=$(cat "$place/pid")
     kill "$pid"
     while kill -0 "$pid" 2> /dev/null; do sleep 0.05; done
-    cat $place/log >> $place/all.log
-    rm -rf $place/host
+    cat "$place/log" >> "$place/all.log"
+    rm -rf "$place/host"
 }
 
 verb=$1
@@ -77,7 +77,7 @@ case "$verb $1" in
     'config --show-hostid') echo $host_id ;;
     'config --show-traddr') echo "$ADDRESS" ;;
     'config --show-trsvid') echo $port ;;
-    'config --show-subsys-uuid') cat $place/uuid ;;
+    'config --show-subsys-uuid') cat "$place/uuid" ;;
     'config --show-subsysnqn') echo $subsystem ;;
     setup*)
         while [ $# -gt 1 ]; do
@@ -94,18 +94,18 @@ case "$verb $1" in
     set*)
         set_host "$1" "$2"
         write_configuration
-        : > $place/log
-        kill -HUP "$(cat $place/pid)"
+        : > "$place/log"
+        kill -HUP "$(cat "$place/pid")"
         says '^reloaded'
         ;;
     identify*)
-        mkdir -p $place
+        mkdir -p "$place"
         modprobe loop
-        truncate -s 512M $place/volume.img
+        truncate -s 512M "$place/volume.img"
         # A file in memory has no blocks of 512 bytes, in which most cases count.
-        losetup --find --show --sector-size 512 $place/volume.img > $place/device
+        losetup --find --show --sector-size 512 "$place/volume.img" > "$place/device"
         start
-        "$TRUNKLINE" block list --json | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' > $place/uuid
+        "$TRUNKLINE" block list --json | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' > "$place/uuid"
         stop
         ;;
     *)
