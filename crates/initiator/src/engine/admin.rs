@@ -185,14 +185,23 @@ impl Engine {
         let Some(controller) = self.controller_mut(path) else { return };
         controller.namespaces.retain(|nsid, _| nsids.contains(nsid));
         controller.listed = Some(nsids.to_vec());
-        for nsid in nsids {
-            let identify =
-                Identify { cns: Cns::NAMESPACE, cntid: 0, command_set: CommandSet::NVM, nsid: *nsid };
-            let sqe = identify.command(0, Sgl::NONE);
-            let data = CommandData::Receive(IDENTIFY_BYTES as u32);
-            self.submit_admin(path, AdminPurpose::Namespace(*nsid), Command { sqe, data });
+        controller.unasked = nsids.iter().rev().copied().collect();
+        if !controller.is_asked {
+            self.ask_for_namespace(path);
         }
         self.publish();
+    }
+
+    /// Asks for the next namespace.
+    fn ask_for_namespace(&mut self, path: usize) {
+        let Some(controller) = self.controller_mut(path) else { return };
+        let next = controller.unasked.pop();
+        controller.is_asked = next.is_some();
+        let Some(nsid) = next else { return };
+        let identify = Identify { cns: Cns::NAMESPACE, cntid: 0, command_set: CommandSet::NVM, nsid };
+        let sqe = identify.command(0, Sgl::NONE);
+        let data = CommandData::Receive(IDENTIFY_BYTES as u32);
+        self.submit_admin(path, AdminPurpose::Namespace(nsid), Command { sqe, data });
     }
 
     pub(super) fn admin_completed(&mut self, tag: u64, cqe: &Cqe) {
@@ -215,6 +224,7 @@ impl Engine {
                 if cqe.status.is_success() {
                     self.namespace_identified(path, nsid, &room);
                 }
+                self.ask_for_namespace(path);
             }
             AdminPurpose::Older if cqe.status.is_success() => self.begin(),
             AdminPurpose::Older => self.older_refused(path, cqe.status),
@@ -227,6 +237,16 @@ impl Engine {
         let names = (namespace.nguid, namespace.eui64, namespace.lba_format().shift);
         let known = self.shared.namespace(nsid).map(|known| (known.nguid, known.eui64, known.block_shift));
         let Some(controller) = self.controller_mut(path) else { return };
+        if namespace.size > 0 && !has_usable_size(&namespace) {
+            controller.namespaces.remove(&nsid);
+            tracing::error!(
+                nsid,
+                blocks = namespace.size,
+                shift = namespace.lba_format().shift,
+                "this path has a volume whose size makes no sense: it is not used"
+            );
+            return;
+        }
         // Another volume under a known number: writing there would destroy it.
         if namespace.size == 0 || known.is_some_and(|known| known != names) {
             controller.namespaces.remove(&nsid);
@@ -240,5 +260,37 @@ impl Engine {
         self.shared.set_namespace(nsid, &namespace, limits.as_ref());
         self.publish();
         self.dispatch();
+    }
+}
+
+/// Blocks of 512 bytes to 64 KiB, and no more bytes than a file may have.
+fn has_usable_size(namespace: &Namespace) -> bool {
+    let shift = u32::from(namespace.lba_format().shift);
+    (9..=16).contains(&shift) && namespace.size <= i64::MAX.unsigned_abs() >> shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_usable_if_its_bytes_can_be_counted() {
+        let namespace = |shift: u8, size: u64| {
+            let mut namespace = Namespace { size, ..Namespace::default() };
+            namespace.formats[0].shift = shift;
+            namespace
+        };
+        for (shift, size, expected) in [
+            (9, 1, true),
+            (12, 1 << 50, true),
+            (16, 1 << 46, true),
+            (12, 1 << 51, false),
+            (8, 1, false),
+            (17, 1, false),
+            (64, 1, false),
+            (255, 1, false),
+        ] {
+            assert_eq!(has_usable_size(&namespace(shift, size)), expected, "{size} blocks, {shift}");
+        }
     }
 }

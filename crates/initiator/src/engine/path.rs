@@ -49,6 +49,11 @@ pub(super) struct Controller {
     pub(super) limits: Option<Limits>,
     /// The numbers of its namespaces, once it has said so.
     pub(super) listed: Option<Vec<u32>>,
+    /// Those that it has not been asked for yet, the next one last. The queue has room for a few
+    /// commands, so it is asked for one at a time.
+    pub(super) unasked: Vec<u32>,
+    /// It is asked for one.
+    pub(super) is_asked: bool,
     /// Those that it has described.
     pub(super) namespaces: BTreeMap<u32, Namespace>,
     pub(super) ana: Option<AnaLog>,
@@ -193,6 +198,8 @@ impl Engine {
             opened: now,
             limits: None,
             listed: None,
+            unasked: Vec::new(),
+            is_asked: false,
             namespaces: BTreeMap::new(),
             ana: None,
             health: Health::new(now),

@@ -8,7 +8,8 @@ use initiator::{Address, Attachment, Digests, Error, HostId, Operation, discover
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use target::{Access, Export};
+use target::{Access, Export, Node};
+use volumes::{BlockSize, Identity};
 
 #[test]
 fn what_was_written_is_read_in_all_sizes_with_and_without_digests() {
@@ -48,6 +49,26 @@ fn zeroes_and_deallocated_blocks_read_as_zeroes_and_their_neighbours_stay() {
         let is = |range: std::ops::Range<usize>, byte| data[range].iter().all(|one| *one == byte);
         assert!(is(0..1 << 20, 7) && is(1 << 20..4 << 20, 0) && is(4 << 20..5 << 20, 7));
     }
+}
+
+#[test]
+fn a_subsystem_may_have_more_namespaces_than_its_admin_queue_has_entries() {
+    const COUNT: u32 = 200;
+    let export = |nsid: u32| {
+        let drive = target::Drive::memory(1 << 20, 1 << 20);
+        let identity = Identity::of_uuid([nsid as u8; 16]);
+        let volume = target::Volume::new("v", identity, &drive, Some(BlockSize::B4096)).unwrap();
+        Export { nsid, volume, hosts: Access::Any, owner: Node::A }
+    };
+    let exports: Vec<Export> = (1..=COUNT).map(export).collect();
+    let target = target_with(Access::Any, &exports);
+    let attachment = Attachment::start(config(target.addresses().to_vec())).unwrap();
+    for nsid in [1, 31, 32, 33, COUNT] {
+        let volume = attachment.volume(Some(nsid), PATIENCE).unwrap();
+        volume.write(0, vec![nsid as u8; 4096]).unwrap();
+        assert!(volume.read(0, 4096).unwrap() == vec![nsid as u8; 4096], "{nsid}");
+    }
+    wait_for_paths(&attachment, 2);
 }
 
 #[test]
