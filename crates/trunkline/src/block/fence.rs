@@ -78,14 +78,14 @@ pub fn unfence(args: &UnfenceArgs) -> Result<ExitCode, Error> {
 }
 
 /// Waits until the host has no controller and all volumes are served: then nothing that it has
-/// begun goes on. A volume whose node has ended or hangs may still be written by the system; it is
+/// begun goes on. Those of discovery have no data, and stay. A volume whose node has ended or hangs may still be written by the system; it is
 /// served when the other node has its lock. What a node has forwarded that has ended since is
 /// waited for as well. A server that ends meanwhile says nothing of what its drives still execute,
 /// so that is no success.
 fn wait(server: &Server, host: &str, deadline: Instant) -> Result<(), Error> {
     loop {
         let now = Which::of(server.pid).server()?;
-        let left = now.controllers.iter().filter(|controller| controller.host == host).count();
+        let left = now.io_controllers().filter(|controller| controller.host == host).count();
         let away = now.volumes.iter().filter(|volume| volume.reach != "serving").count();
         let is_fenced = now.fenced.iter().any(|fenced| fenced == host);
         if left == 0 && away == 0 && !now.finishing && is_fenced {
