@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use transport::poll::Interest;
 
-/// Responses that a host has not read; above, no more of its commands are taken.
+/// Responses that a host has not read or will get; above, no more of its commands are taken.
 const HEADS_BYTES_MAX: usize = 256 << 10;
 
 /// What a connection uses of its loop and of the target.
@@ -244,7 +244,11 @@ impl Connection {
 
     /// Whether further PDUs are taken.
     const fn wants_more(&self) -> bool {
-        self.is_open() && self.link.unread_bytes() < HEADS_BYTES_MAX
+        let owed = match &self.role {
+            Role::Admin(admin) => admin.owed_bytes(),
+            _ => 0,
+        };
+        self.is_open() && self.link.unread_bytes().saturating_add(owed) < HEADS_BYTES_MAX
     }
 
     /// What the poller is to wait for. A host that does not read its answers is not read from.
@@ -315,6 +319,9 @@ impl Connection {
     pub(crate) fn answer(&mut self, cqe: &Cqe, data: &[u8]) {
         if !self.is_open() {
             return;
+        }
+        if let Role::Admin(admin) = &mut self.role {
+            admin.settle(cqe.cid);
         }
         self.link.answer(cqe, data);
     }

@@ -542,7 +542,7 @@ impl EventLoop {
     }
 
     fn adopt_rdma(&mut self, device: Box<Device>, request: Request, (peer, node): (SocketAddr, Node)) {
-        if self.stops_at.is_some() || self.connections.len() >= 1 << Token::KEY_BITS {
+        if self.stops_at.is_some() || self.connections.len() >= Token::INLETS {
             return rdma_acceptor::forget(&self.shared, self.index, &request);
         }
         self.serial += 1;

@@ -438,7 +438,7 @@ impl Subsystem {
         if !controller.io.insert(connect.qid) {
             return Err(Refusal::of(Status::COMMAND_SEQUENCE_ERROR.no_retry()));
         }
-        controller.note_traffic();
+        // Who connects may have to prove yet who it is: that does not keep the controller.
         let (queue, cqe) = accepted(cid, data.cntlid, connect);
         let id = QueueId { cntlid: data.cntlid, qid: connect.qid };
         Ok(Accepted { id, queue, view: Arc::clone(&controller.view), cqe })

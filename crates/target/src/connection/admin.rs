@@ -6,11 +6,15 @@ use crate::inbound::{Data, Place};
 use nvme::controller::Subsystem;
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
 use nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress};
-use nvme::{Sqe, Status};
+use nvme::{AdminOpcode, Direction, Sqe, Status};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Commands whose data were asked for, at a time: as many as an admin queue of Linux has entries.
 const TRANSFERS_MAX: usize = 32;
+
+/// What an answer takes beside its data.
+const ANSWER_BYTES: usize = 64;
 
 /// A command whose data come on request.
 #[derive(Debug)]
@@ -20,10 +24,40 @@ struct Transfer {
     since: Instant,
 }
 
+/// The answers that a queue will get from the controllers: memory that is not queued for the host
+/// yet.
+#[derive(Debug, Default)]
+struct Owed {
+    /// The identifiers of the commands, and the most bytes of their answers.
+    answers: VecDeque<(u16, usize)>,
+    bytes: usize,
+}
+
+impl Owed {
+    fn add(&mut self, sqe: &Sqe) {
+        // These are answered when something happens, and are bounded by the controller.
+        if AdminOpcode(sqe.opcode) == AdminOpcode::ASYNC_EVENT_REQUEST {
+            return;
+        }
+        let room = if sqe.direction() == Direction::ToHost { sqe.sgl.length() } else { None };
+        let bytes = ANSWER_BYTES.saturating_add(room.map_or(0, |room| room as usize));
+        self.answers.push_back((sqe.cid, bytes));
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn settle(&mut self, cid: u16) {
+        let at = self.answers.iter().position(|(owed, _)| *owed == cid);
+        if let Some((_, bytes)) = at.and_then(|at| self.answers.remove(at)) {
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+    }
+}
+
 /// The state of an admin queue.
 #[derive(Debug)]
 pub(crate) struct Admin {
     pub(crate) queue: Queue,
+    owed: Owed,
     /// By tag.
     transfers: Vec<Option<Transfer>>,
     /// The command whose data follow in its capsule.
@@ -31,6 +65,25 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
+    fn new(queue: Queue) -> Self {
+        Self { queue, owed: Owed::default(), transfers: Vec::new(), capsule: None }
+    }
+
+    /// The most bytes of the answers that are under way.
+    pub(crate) const fn owed_bytes(&self) -> usize {
+        self.owed.bytes
+    }
+
+    /// An answer of the controllers is queued for the host.
+    pub(crate) fn settle(&mut self, cid: u16) {
+        self.owed.settle(cid);
+    }
+
+    /// The controllers answer a command of this queue.
+    pub(crate) fn owe(&mut self, sqe: &Sqe) {
+        self.owed.add(sqe);
+    }
+
     pub(crate) fn receives_since(&self) -> Option<Instant> {
         self.transfers.iter().flatten().map(|transfer| transfer.since).min()
     }
@@ -81,6 +134,7 @@ impl Connection {
             if Subsystem::asks_for_io_counts(sqe) {
                 context.shared.update_io_counts();
             }
+            admin.owe(sqe);
             context.shared.controllers.command(self.place.event_loop, admin.queue, sqe, &[]);
             return Ok(Place::Nowhere);
         };
@@ -113,6 +167,7 @@ impl Connection {
                 self.fail_half(failed, context);
             }
             Role::Admin(admin) => {
+                admin.owe(sqe);
                 context.shared.controllers.refuse(self.place.event_loop, admin.queue, sqe, status);
             }
             Role::Pending => {
@@ -134,18 +189,19 @@ impl Connection {
         if self.is_authenticating_by_capsule() {
             return self.finish_authentication_data(memory, progress, context);
         }
-        let (queue, sqe) = match &mut self.role {
-            Role::Admin(admin) => (Some(admin.queue), admin.capsule.take()),
-            _ => (None, self.connecting.take()),
+        let sqe = match &mut self.role {
+            Role::Admin(admin) => admin.capsule.take(),
+            _ => self.connecting.take(),
         };
         let Some(sqe) = sqe else { return Ok(()) };
-        match (progress, queue) {
+        match (progress, &mut self.role) {
             (Progress::Failed(status), _) => self.refuse(&sqe, status, context),
-            (_, Some(queue)) => {
-                context.shared.controllers.command(self.place.event_loop, queue, &sqe, memory);
+            (_, Role::Admin(admin)) => {
+                admin.owe(&sqe);
+                context.shared.controllers.command(self.place.event_loop, admin.queue, &sqe, memory);
                 Ok(())
             }
-            (_, None) => self.connect(&sqe, memory, context),
+            (_, _) => self.connect(&sqe, memory, context),
         }
     }
 
@@ -172,6 +228,7 @@ impl Connection {
             Progress::Failed(status) => self.refuse(&transfer.sqe, status, context),
             _ => {
                 let here = self.place.event_loop;
+                admin.owe(&transfer.sqe);
                 context.shared.controllers.command(here, queue, &transfer.sqe, &transfer.memory);
                 Ok(())
             }
@@ -233,7 +290,7 @@ impl Connection {
         self.link.accept(is_admin, flow_control, &connected.accepted.cqe);
         tracing::info!(peer = %self.peer, queue = ?connected.queue, %host, "connected");
         self.role = if is_admin {
-            Role::Admin(Admin { queue: connected.queue, transfers: Vec::new(), capsule: None })
+            Role::Admin(Admin::new(connected.queue))
         } else {
             Role::Io(Box::new(super::Io::new(connected, (host, data.host_id))))
         };

@@ -18,6 +18,7 @@ use chap::{Admission, Failure, Gate, Outcome};
 use nvme::fabrics::FabricsType;
 use nvme::tcp::{Incoming, Progress};
 use nvme::{AdminOpcode, Nqn, Sqe, Status};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The tag under which the data of a message are asked for: above those of all other commands. A
@@ -55,11 +56,20 @@ pub(super) struct Authentication {
     until: Option<Instant>,
     /// It has failed, and the log says so.
     has_failed: bool,
+    /// Held while the connection is there.
+    presence: Arc<()>,
 }
 
 impl Authentication {
-    pub(super) const fn new(gate: Box<Gate>, host: Nqn, until: Instant) -> Self {
-        Self { state: State::Here(gate), host, incomplete: None, until: Some(until), has_failed: false }
+    pub(super) fn new(gate: Box<Gate>, host: Nqn, until: Instant) -> Self {
+        Self {
+            state: State::Here(gate),
+            host,
+            incomplete: None,
+            until: Some(until),
+            has_failed: false,
+            presence: Arc::new(()),
+        }
     }
 
     /// Whether the host has taken too long. What takes its time here is not the host's.
@@ -178,7 +188,8 @@ impl Connection {
             return Ok(());
         };
         context.shared.controllers.renew(&mut gate, &authentication.host);
-        let job = Job { place: self.place, gate, sqe, message: message.to_vec() };
+        let asker = Arc::downgrade(&authentication.presence);
+        let job = Job { place: self.place, gate, sqe, message: message.to_vec(), asker };
         if context.shared.authenticator.handle(job) { Ok(()) } else { Err(EndReason::Stop) }
     }
 
@@ -217,7 +228,12 @@ impl Connection {
                 self.proceed(outcome, true, context);
                 Ok(())
             }
-            Err(_) => self.refuse(sqe, Status::INVALID_FIELD, context),
+            Err(_) => {
+                self.refuse(sqe, Status::INVALID_FIELD, context)?;
+                // Its message waits, also one that says that the host has failed: not for ever.
+                self.proceed(Outcome::Continue, false, context);
+                Ok(())
+            }
         }
     }
 
@@ -236,6 +252,7 @@ impl Connection {
                 self.fail_half(failed, context);
             }
             Role::Admin(admin) => {
+                admin.owe(sqe);
                 context.shared.controllers.answer(self.place.event_loop, admin.queue, sqe, data);
             }
             Role::Pending => {}

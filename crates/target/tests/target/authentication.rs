@@ -320,6 +320,19 @@ fn a_host_may_authenticate_again_and_loses_the_queue_if_it_fails() {
 }
 
 #[test]
+fn a_queue_that_loses_its_proof_without_a_word_ends_in_time() {
+    let mut config = guarded(None);
+    config.limits.authentication = Duration::from_millis(100);
+    let target = start_with(&config);
+    let mut queue = connect_admin(&target);
+    authenticate(&mut queue, &credentials(5, None), offer(Group::Null)).unwrap();
+    // No message is due, and there is no room for the one that says so.
+    let (cqe, _) = queue.command(&command::receive(0, NO_SGL, 1), CommandData::Receive(1));
+    assert!(cqe.status.is(Status::INVALID_FIELD), "{}", cqe.status);
+    queue.wait_for_end();
+}
+
+#[test]
 fn hosts_without_a_secret_and_discovery_are_served_as_ever() {
     let target = start_with(&guarded(None));
     let open = |config: HostConfig| HostConfig { host: nqn(OPEN), host_id: HostId([8; 16]), ..config };

@@ -4,11 +4,14 @@ use crate::peer::{
     BLOCK, HOST, Host, PATIENCE, Queue, blocks, config, host_config, nqn, random_bytes, start, start_with,
     wait_until_empty,
 };
+use nvme::fabrics::Property;
 use nvme::host::{CommandData, Failure, HostConfig, Purpose};
 use nvme::io::IoFlags;
+use nvme::log_page::{GetLogPage, LogId};
 use nvme::pdu::{CapsuleCmd, Digests, FatalError, H2cData, IcReq, Sender};
+use nvme::register::CC;
 use nvme::tcp::HostReceived;
-use nvme::{Cqe, IoOpcode, Sgl, Sqe, Status};
+use nvme::{Cqe, IoOpcode, NSID_ALL, Sgl, Sqe, Status};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -124,6 +127,41 @@ fn a_host_that_does_not_read_is_bounded_and_then_ended() {
         assert!(host.io[0].read(1, 0, 256) == data);
         (target.usage().io_queues == 1).then_some(())
     });
+}
+
+#[test]
+fn long_answers_on_an_admin_queue_wait_until_the_host_reads() {
+    const LOG_BYTES: u32 = 1 << 20;
+    let mut config = config();
+    config.loops = 1;
+    let target = start_with(&config);
+    let mut host = Host::connect(&target, 1);
+    // All at once, and at the end what ends the I/O queue.
+    let log = GetLogPage {
+        log: LogId::HEALTH,
+        parameter: 0,
+        retain_event: false,
+        bytes: LOG_BYTES.into(),
+        offset: 0,
+        nsid: NSID_ALL,
+    };
+    let (log, mut out) = (log.command(0, Sgl::NONE), Vec::new());
+    let logs: Vec<u16> =
+        (0..20).map(|_| host.admin.prepare(&log, CommandData::Receive(LOG_BYTES), &mut out)).collect();
+    let reset = host.admin.prepare(&Property::set(0, CC, 0), CommandData::None, &mut out);
+    host.admin.stream.write_all(&out).unwrap();
+    // The only loop has seen them when it has answered others that came later.
+    let mut other = Host::connect(&target, 1);
+    for _ in 0..3 {
+        assert_eq!(other.io[0].write(1, 0, &vec![3; BLOCK]), Status::SUCCESS);
+    }
+    assert_eq!(target.usage().io_queues, 2, "the last command was executed, and nothing was read");
+    for cid in logs {
+        let (cqe, data) = host.admin.wait(cid);
+        assert_eq!((cqe.status, data.len()), (Status::SUCCESS, LOG_BYTES as usize));
+    }
+    assert_eq!(host.admin.wait(reset).0.status, Status::SUCCESS);
+    Deadline::wait_until("the end of the queue", PATIENCE, || (target.usage().io_queues == 1).then_some(()));
 }
 
 #[test]

@@ -87,6 +87,14 @@ impl Queue {
 
     /// The same, where the target may have closed the connection.
     pub fn try_submit(&mut self, sqe: &Sqe, data: CommandData) -> std::io::Result<u16> {
+        let mut out = Vec::new();
+        let cid = self.prepare(sqe, data, &mut out);
+        self.stream.write_all(&out)?;
+        Ok(cid)
+    }
+
+    /// Appends a command to what is to be sent; returns its identifier.
+    pub fn prepare(&mut self, sqe: &Sqe, data: CommandData, out: &mut Vec<u8>) -> u16 {
         let (send, receive) = match data {
             CommandData::None => (Vec::new(), Vec::new()),
             CommandData::Send(bytes) => (bytes, Vec::new()),
@@ -97,16 +105,14 @@ impl Queue {
             (0, bytes) => HostData::FromController(bytes),
             (bytes, _) => HostData::ToController(bytes),
         };
-        let mut out = Vec::new();
-        let submitted = self.machine.submit(sqe, kind, &mut out).unwrap();
+        let submitted = self.machine.submit(sqe, kind, out).unwrap();
         let in_capsule = &send[..submitted.in_capsule as usize];
         out.extend_from_slice(in_capsule);
         if submitted.digest {
             out.extend_from_slice(&self.digest(in_capsule));
         }
         self.outstanding.insert(submitted.cid, (send, receive));
-        self.stream.write_all(&out)?;
-        Ok(submitted.cid)
+        submitted.cid
     }
 
     fn digest(&self, data: &[u8]) -> [u8; 4] {
