@@ -79,6 +79,7 @@ fn errno(error: &Error) -> Errno {
         Error::NoAddress
         | Error::Start(_)
         | Error::Unreachable { .. }
+        | Error::NoDiscovery { .. }
         | Error::Refused { .. }
         | Error::NoNamespace { .. }
         | Error::NoPath(_)

@@ -36,7 +36,7 @@ impl Memory for Rooms {
 /// Reads the discovery log at an address.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if there is no discovery service in time, [`Error::Refused`],
+/// [`Error::NoDiscovery`] if there is none in time, [`Error::Refused`],
 /// [`Error::Discovery`].
 pub fn discover(
     address: impl Into<Address>,
@@ -45,7 +45,7 @@ pub fn discover(
     within: Duration,
 ) -> Result<Vec<Found>, Error> {
     let address = address.into();
-    let unreachable = |lost: &Lost| Error::Unreachable { within, causes: format!("{address}: {lost}") };
+    let unreachable = |lost: &Lost| Error::NoDiscovery { address, cause: lost.to_string() };
     let mut session = Session::open(address, within).map_err(|lost| unreachable(&lost))?;
     let config = HostConfig {
         host: host.clone(),

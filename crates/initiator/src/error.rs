@@ -23,6 +23,14 @@ pub enum Error {
         /// What each address said.
         causes: String,
     },
+    /// There is no discovery service at an address.
+    #[error("no discovery service at {address}: {cause}")]
+    NoDiscovery {
+        /// The address.
+        address: Address,
+        /// What was wrong.
+        cause: String,
+    },
     /// The target refuses the host, or what it asks for: trying again does not help.
     #[error("{address} refuses: {refusal}")]
     Refused {

@@ -76,9 +76,13 @@ struct Peer {
 impl Peer {
     /// Connects a queue of this controller; returns what Connect was answered.
     fn connect(process: &Process, host: &str, qid: u16, cntlid: u16) -> (Self, Cqe) {
+        let subsystem = Nqn::new(&line(process, "subsystem ")).expect("a name");
+        Self::connect_to(process, &subsystem, host, qid, cntlid)
+    }
+
+    fn connect_to(process: &Process, subsystem: &Nqn, host: &str, qid: u16, cntlid: u16) -> (Self, Cqe) {
         let said = line(process, "listening on ");
         let address: SocketAddr = said.split(' ').next().and_then(|at| at.parse().ok()).expect("an address");
-        let subsystem = Nqn::new(&line(process, "subsystem ")).expect("a name");
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let settings = HostSettings { digests: Digests::default(), entries: 32, transfer_bytes: 1 << 20 };
@@ -91,7 +95,7 @@ impl Peer {
         hostnqn[..host.len()].copy_from_slice(host.as_bytes());
         // Each host has its own.
         let id = HostId([host.bytes().last().unwrap_or_default(); 16]);
-        let data = ConnectData { hostnqn, ..ConnectData::new(id, cntlid, &subsystem, &subsystem) }.encode();
+        let data = ConnectData { hostnqn, ..ConnectData::new(id, cntlid, subsystem, subsystem) }.encode();
         let kato_ms = if qid == 0 { 120_000 } else { 0 };
         let connect = Connect { recfmt: 0, qid, sqsize: 31, attributes: ConnectAttributes::NONE, kato_ms };
         let cqe = peer.command(&connect.command(0, Sgl::Transport { length: 0 }), &data);
@@ -340,6 +344,9 @@ fn a_fenced_host_loses_its_connections_and_stays_out_over_a_restart() {
     let other = "nqn.2026-11.test:other";
     let (mut admin, mut io) = Peer::controller(&process, HOST);
     let (mut bystander, _) = Peer::connect(&process, other, 0, CNTLID_DYNAMIC);
+    // It has no data, and is not waited for.
+    let (_discovery, cqe) = Peer::connect_to(&process, &Nqn::discovery(), HOST, 0, CNTLID_DYNAMIC);
+    assert!(cqe.status.is_success());
     assert_eq!(told(&process, &["fence", HOST]), format!("{HOST} is refused\n"));
     // It is over when the command has ended.
     assert_eq!(io.stream.read(&mut [0; 24]).expect("the end"), 0);
@@ -761,6 +768,10 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
     assert!(with(&at("nothing"), &[]).contains("truncate -s"));
     assert!(with("/dev/null", &[]).contains("neither a regular file nor a block device"));
     assert!(with(&empty, &[]).contains("0 bytes"));
+    let half = with(&file_in(directory.path(), "half.img", (1 << 20) + 512), &[]);
+    assert!(half.contains("its last 512 bytes") && half.contains("block = 512"), "{half}");
+    let odd = with(&file_in(directory.path(), "odd.img", (1 << 20) + 100), &[]);
+    assert!(odd.contains("truncate -s %512") && !odd.contains("10G"), "{odd}");
     let error = with(&foreign, &[]);
     assert!(error.contains("ext4") && error.contains("--force"), "{error}");
     assert!(with(&good, &["--volume", &good]).contains("good.img"), "a file twice");

@@ -178,6 +178,10 @@ fn without_a_name_it_lists_what_there_is_and_errors_say_what_to_do() {
     let (is_well, text) = run(&mut trunkline(&stranger));
     assert!(!is_well && text.contains("--allow nqn.2026-11.test:x"), "{text}");
 
+    let nobody = ["block", "attach", "--hostnqn", HOST, "--connect", "127.0.0.1:1"];
+    let (is_well, text) = run(&mut trunkline(&nobody));
+    assert!(!is_well && text.contains("no discovery service at 127.0.0.1:1"), "{text}");
+
     let base = ["block", "attach", "--connect", addresses[0].as_str(), "--socket", socket.as_str()];
     for (more, expected) in [
         (&["--hostnqn", HOST, "--nqn", "nqn.2026-11.test:other"][..], "refuses"),
@@ -228,6 +232,33 @@ const SECRETS: [&str; 3] = [
     "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
     "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
 ];
+
+#[test]
+fn a_host_with_an_identifier_is_attached_by_who_has_it() {
+    const ID: &str = "01234567-89ab-4def-8123-456789abcdef";
+    let directory = TempDir::new().expect("a directory");
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let text = format!(
+        "nqn = \"{SUBSYSTEM}\"\nlisten = [\"127.0.0.1:0\"]\nstate = \"{}\"\nallow = [\"one\"]\n\
+         [[host]]\nname = \"one\"\nnqn = \"{HOST}\"\nid = \"{ID}\"\n[[volume]]\nsource = \"mem:16MiB\"\n",
+        at("state")
+    );
+    std::fs::write(at("block.toml"), text).expect("a file");
+    let target = start(&["block", "serve", "-c", &at("block.toml")]);
+    let out = target.output(Stream::Out);
+    let address = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
+    let (socket, addresses) = (at("disk.sock"), [address.to_owned()]);
+    let base = arguments(&addresses, &socket);
+    let (is_well, text) = run(&mut trunkline(&base));
+    assert!(!is_well && text.contains("--hostid"), "{text}");
+    let said = || target.output(Stream::Err).contains("expects another host identifier").then_some(());
+    testkit::Deadline::wait_until("the target's log", TIMEOUT, said);
+    let (is_well, text) = run(trunkline(&base).args(["--hostid", "one"]));
+    assert!(!is_well && text.contains("a host identifier is a UUID"), "{text}");
+    let attached = start(&[&base[..], &["--hostid", ID]].concat());
+    qemu_io(&uri(&socket), &["write -P 7 0 64k", "read -P 7 0 64k"]);
+    drop(attached);
+}
 
 #[test]
 fn a_volume_with_a_secret_is_attached_by_who_has_it() {

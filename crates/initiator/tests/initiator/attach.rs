@@ -148,5 +148,5 @@ fn discovery_lists_the_subsystem_with_all_addresses() {
     assert_eq!((found[0].subsystem.as_str(), &found[0].addresses), (SUBSYSTEM, &addresses));
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = discover(nobody, &nqn(HOST), HostId([7; 16]), PATIENCE).unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(matches!(error, Error::NoDiscovery { .. }), "{error}");
 }

@@ -3,8 +3,8 @@
 use super::{Authentication, Connection, Context, EndReason, Link, Role};
 use crate::controllers::Queue;
 use crate::inbound::{Data, Place};
-use nvme::controller::Subsystem;
-use nvme::fabrics::{Connect, ConnectAttributes, ConnectData};
+use nvme::controller::{Refusal, Subsystem};
+use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, InvalidParameter};
 use nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Incoming, Progress};
 use nvme::{AdminOpcode, Direction, Sqe, Status};
 use std::collections::VecDeque;
@@ -236,7 +236,7 @@ impl Connection {
     }
 
     /// A host that was refused does not show why: the log does.
-    fn explain(&self, data: &ConnectData, context: &Context<'_>) {
+    fn explain(&self, data: &ConnectData, refusal: &Refusal, context: &Context<'_>) {
         let host = match data.host() {
             Ok(host) => host,
             Err(error) => {
@@ -250,7 +250,18 @@ impl Connection {
                 "refused: another host has its host identifier, and reservations belong to it; \
                  write a new one (uuidgen) to /etc/nvme/hostid of one of them"
             );
+            return;
         }
+        let why = match refusal.parameter {
+            Some(InvalidParameter::HOSTNQN) => "the target does not allow this host, or it was fenced",
+            Some(InvalidParameter::HOST_ID) => {
+                "the target expects another host identifier of it (/etc/nvme/hostid)"
+            }
+            Some(InvalidParameter::SUBNQN) => "there is no subsystem of this name here",
+            _ => return,
+        };
+        let subsystem = data.subsystem().map_or_else(|_| "no valid name".to_owned(), |name| name.to_string());
+        tracing::warn!(peer = %self.peer, %host, %subsystem, "refused: {why}");
     }
 
     /// The connection becomes a queue, or ends.
@@ -276,7 +287,7 @@ impl Connection {
         let mut connected = match shared.controllers.connect(self.place, port, self.peer, sqe, &data) {
             Ok(connected) => connected,
             Err(refusal) => {
-                self.explain(&data, context);
+                self.explain(&data, &refusal, context);
                 self.link.respond(&refusal.completion(sqe.cid));
                 return Err(EndReason::Refused(refusal.status));
             }

@@ -1,13 +1,14 @@
 //! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
 
-use crate::attach::{Place, PlaceArgs, serve};
+use super::serve;
+use crate::attach::{self as disk, Place, PlaceArgs};
 use crate::error::Error;
 use crate::output;
 use attach::VolumeDisk;
 use clap::{ArgGroup, Args};
 use initiator::{
-    Address, Algorithms, Attachment, Config, Digests, Nqn, NqnError, PathState, Refusal, Secrets, Transport,
-    Volume, discover, identity, secret_file,
+    Address, Algorithms, Attachment, Config, Digests, HostId, Nqn, NqnError, PathState, Refusal, Secrets,
+    Status, Transport, Volume, discover, identity, secret_file,
 };
 use server::config::size;
 use std::collections::BTreeMap;
@@ -51,6 +52,10 @@ pub struct AttachArgs {
     /// Name of this host [default: that in /etc/nvme/hostnqn, else one of /etc/machine-id].
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     hostnqn: Option<Nqn>,
+    /// Host identifier, a UUID, for a target that expects one of this host [default: one of its own
+    /// for each disk]. Only one disk at a time may have it: the next one ends what the last one left.
+    #[arg(long, value_name = "UUID", value_parser = host_id, requires = "nqn")]
+    hostid: Option<HostId>,
     /// File with the secret of this host (`DHHC-1:...`), for a target that asks it to authenticate.
     /// Only its owner may be able to read it.
     #[arg(long, value_name = "FILE", requires = "nqn")]
@@ -76,6 +81,11 @@ const EXAMPLES: &str = "Examples:\n  \
     qemu-system-x86_64 -drive file=nbd+unix:///?socket=/run/vm.sock,format=raw,if=virtio\n  \
     trunkline block attach --connect 10.0.0.1:4420 --nqn nqn.2026-11.org.example:store \\\n      \
         --ublk 0    # /dev/ublkb0";
+
+fn host_id(text: &str) -> Result<HostId, String> {
+    serve::host_id(text)
+        .ok_or_else(|| "a host identifier is a UUID that is not zero, as in /etc/nvme/hostid".to_owned())
+}
 
 fn nqn(text: &str) -> Result<Nqn, NqnError> {
     Nqn::new(text)
@@ -124,7 +134,7 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     }
     // The attachment lives until all is served.
     let identity = format!("{subsystem} {} {:?}", namespace.nsid, namespace.nguid);
-    serve(place, VolumeDisk(volume), &identity, &text)
+    disk::serve(place, VolumeDisk(volume), &identity, &text)
 }
 
 fn attach(
@@ -133,7 +143,7 @@ fn attach(
     subsystem: &Nqn,
     place: &Place,
 ) -> Result<(Attachment, Volume), Error> {
-    let host_id = identity::of_disk(&host, &place.path());
+    let host_id = args.hostid.unwrap_or_else(|| identity::of_disk(&host, &place.path()));
     let mut config = Config::new(host.clone(), host_id, subsystem.clone(), args.connect.clone());
     config.queues = args.queues;
     config.keep_alive = Duration::from_secs(args.keep_alive);
@@ -208,10 +218,29 @@ fn explain(args: &AttachArgs, error: &initiator::Error, host: &Nqn) -> Error {
         initiator::Error::Refused { refusal: Refusal::NoProof, .. } => {
             format!("a secret for {host} at the target, or no --controller-secret-file")
         }
-        initiator::Error::Refused { refusal: Refusal::Connect(_), .. } => {
-            format!(
-                "--allow {host} at the target, and the --nqn that `trunkline block attach --connect` lists"
-            )
+        initiator::Error::Refused { refusal: Refusal::Connect(status), .. }
+            if status.is(Status::CONNECT_INVALID_HOST) =>
+        {
+            format!("--allow {host} at the target, or trunkline block unfence {host} there if it was fenced")
+        }
+        initiator::Error::Refused { refusal: Refusal::Connect(_), .. } => format!(
+            "the --nqn that `trunkline block attach --connect` lists, and the --hostid that the target \
+             expects of {host}, if it does; the log of the target says which"
+        ),
+        initiator::Error::NoDiscovery { address, .. } => {
+            let device = match address.transport {
+                Transport::Rdma => {
+                    "an RDMA device here that reaches the address, which `rdma link` shows, and "
+                }
+                Transport::Tcp => "",
+            };
+            return Error::Refused {
+                sentence: "cannot list what there is".to_owned(),
+                cause: error.to_string(),
+                advice: format!(
+                    "{device}an address on which the target listens; `trunkline block map` prints them there"
+                ),
+            };
         }
         initiator::Error::NoNamespace { .. } => "a --namespace that the subsystem has".to_owned(),
         initiator::Error::Unreachable { .. }

@@ -19,6 +19,7 @@ use address::Address;
 use clap::Args;
 use config::{Allow, Settings, Source};
 use fences::Fences;
+pub(super) use hosts::host_id;
 use open::Opened;
 use owners::{Given, Name, Owners};
 use reservations::Reservations;

@@ -140,7 +140,7 @@ impl Hosts {
 }
 
 /// A host identifier: a UUID that is not zero.
-fn host_id(text: &str) -> Option<HostId> {
+pub fn host_id(text: &str) -> Option<HostId> {
     super::state::of_words(text).map(HostId).filter(|id| *id != HostId::default())
 }
 

@@ -93,6 +93,19 @@ fn one(wanted: &Wanted, state: &mut State, force: bool, taken: &mut BTreeSet<u32
         optimal_blocks: facts.optimal_transfer,
     });
     let block = facts.block.bytes();
+    if let Some(cause) = tail(bytes, block) {
+        if known.is_none() {
+            return Err(Error::Refused {
+                sentence: format!("cannot serve {}", path.display()),
+                cause,
+                advice: format!(
+                    "block = 512 in the file (-c), or for a file truncate -s %{block} {}, which makes it longer",
+                    path.display()
+                ),
+            });
+        }
+        opened.warnings.push(cause);
+    }
     state.keep(Known { path, uuid, nsid, bytes, block, reservations: true, drive });
     if state.is_shared() {
         opened.volume = None;
@@ -171,6 +184,14 @@ fn check(path: &Path, known: &Known, bytes: u64, wanted: &Wanted) -> Result<(), 
     Ok(())
 }
 
+/// What is at the end of a file or device and no host would see.
+fn tail(bytes: u64, block: u32) -> Option<String> {
+    let rest = bytes.checked_rem(block.into()).filter(|rest| *rest > 0)?;
+    Some(format!(
+        "it has {bytes} bytes: its last {rest} bytes are no whole block of {block}, and no host sees them"
+    ))
+}
+
 /// A name for people, of visible characters.
 fn name_of(path: &Path) -> String {
     let last = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -179,6 +200,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn explain_drive(path: &Path, error: &DriveError) -> Error {
+    let whole;
     let advice = match error {
         DriveError::Exists { .. } => "another name",
         DriveError::NotADrive { .. } => "a regular file or a block device",
@@ -190,7 +212,12 @@ fn explain_drive(path: &Path, error: &DriveError) -> Error {
         DriveError::InUse { .. } => "unmount it, or take it out of its array or volume group",
         DriveError::Locked { .. } => "end the other process, or wait until its device has finished",
         DriveError::NotDirect { .. } => "a file on ext4, XFS or btrfs, or a block device",
-        DriveError::Size { .. } => "truncate -s 10G FILE     to make a file of that size",
+        DriveError::Size { bytes: 0, .. } => "truncate -s 10G FILE     to make it of that size",
+        DriveError::Size { block, .. } => {
+            whole =
+                format!("truncate -s %{block} {}     makes a file longer, to whole blocks", path.display());
+            &whole
+        }
         DriveError::System { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             "truncate -s 10G FILE     to make a file of that size"
         }
