@@ -61,6 +61,8 @@ struct Backing {
 pub struct FileDisk {
     name: String,
     bytes: u64,
+    /// The mount is (`ro`).
+    read_only: bool,
     punches: bool,
     tasks: Option<Sender<Task>>,
     workers: Vec<JoinHandle<()>>,
@@ -77,7 +79,8 @@ impl FileDisk {
         if bytes == 0 {
             return Err(FileError::Empty);
         }
-        let punches = punches(mount, &file, bytes)?;
+        let read_only = mount.settings().read_only;
+        let punches = !read_only && punches(mount, &file, bytes)?;
         let backing =
             Arc::new(Backing { mount: mount.clone(), file, punches, reserves: AtomicBool::new(true) });
         let (tasks, queue) = channel();
@@ -87,7 +90,7 @@ impl FileDisk {
             std::thread::Builder::new().name(format!("disk-{at}")).spawn(move || work(&backing, &queue))
         };
         let workers = (0..WORKERS).map(worker).collect::<Result<_, _>>().map_err(FileError::Thread)?;
-        Ok(Self { name: name.to_owned(), bytes, punches, tasks: Some(tasks), workers })
+        Ok(Self { name: name.to_owned(), bytes, read_only, punches, tasks: Some(tasks), workers })
     }
 }
 
@@ -111,7 +114,7 @@ impl Disk for FileDisk {
             bytes: self.bytes,
             block_min: 1,
             block_preferred: PREFERRED_BYTES,
-            features: Features { read_only: false, trim: self.punches, write_zeroes: true },
+            features: Features { read_only: self.read_only, trim: self.punches, write_zeroes: true },
         }
     }
 

@@ -234,6 +234,21 @@ const SECRETS: [&str; 3] = [
 ];
 
 #[test]
+fn an_address_where_another_subsystem_is_is_named_with_what_to_do() {
+    let directory = TempDir::new().expect("a directory");
+    let (_target, addresses) = target(directory.path());
+    let state = directory.path().join("other").display().to_string();
+    let other = ["block", "serve", "--volume", "mem:1MiB", "--listen", "127.0.0.1:0", "--allow", "any"];
+    let other = start(&[&other[..], &["--state", &state]].concat());
+    let out = other.output(Stream::Out);
+    let wrong = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
+    let socket = directory.path().join("disk.sock").display().to_string();
+    let attached = start(&[&arguments(&addresses, &socket)[..], &["--connect", wrong]].concat());
+    let said = attached.output(Stream::Out);
+    assert!(said.contains(&format!("trunkline block attach --connect {wrong}` lists")), "{said}");
+}
+
+#[test]
 fn a_host_with_an_identifier_is_attached_by_who_has_it() {
     const ID: &str = "01234567-89ab-4def-8123-456789abcdef";
     let directory = TempDir::new().expect("a directory");
@@ -353,6 +368,21 @@ fn a_file_of_an_nfs_server_is_a_disk() {
         assert_eq!(blocks() < before, holes, "{options}");
         qemu_io(&uri, &[if holes { "read -P 0 20M 4M" } else { "read -P 8 20M 4M" }]);
     }
+}
+
+#[test]
+fn a_file_of_a_read_only_mount_is_a_disk_that_is_not_written() {
+    let directory = TempDir::new().expect("a directory");
+    let (_server, place, _) = nfs_server(directory.path());
+    let socket = directory.path().join("ro.sock").display().to_string();
+    let _attached = start(&["attach", &format!("{place}?ro"), "--socket", &socket]);
+    let (is_well, text) = run(Command::new("nbdinfo").arg(uri(&socket)));
+    assert!(is_well && text.contains("is_read_only: true"), "{text}");
+    let (_, text) =
+        run(Command::new("qemu-io").args(["-f", "raw", "-r", "-c", "read -P 0 0 1M", &uri(&socket)]));
+    assert!(text.contains("read 1048576/1048576"), "{text}");
+    let (is_well, text) = run(Command::new("qemu-io").args(["-f", "raw", "-c", "write 0 4k", &uri(&socket)]));
+    assert!(!is_well || text.contains("read only") || text.contains("read-only"), "{text}");
 }
 
 /// Both find the socket of one that was killed. What is refused says why, and what to do.

@@ -127,7 +127,11 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     for path in settled(&attachment) {
         let state = match (path.cntlid, path.last_error) {
             (Some(cntlid), _) => format!("controller {cntlid}"),
-            (None, Some(error)) => format!("warning: not connected: {error}"),
+            (None, Some(error)) => {
+                let other = matches!(path.refused, Some(Refusal::Connect(_)));
+                let advice = if other { elsewhere(&path.address) } else { String::new() };
+                format!("warning: not connected: {error}{advice}")
+            }
             (None, None) => "warning: not connected yet".to_owned(),
         };
         let _ = writeln!(text, "path {}: {state}", path.address);
@@ -153,6 +157,13 @@ fn attach(
     let attachment = Attachment::start(config).map_err(|error| explain(args, &error, &host))?;
     let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(args, &error, &host))?;
     Ok((attachment, volume))
+}
+
+/// What to do about an address where this volume is not.
+fn elsewhere(address: &Address) -> String {
+    format!(
+        "; `trunkline block attach --connect {address}` lists the subsystems there: leave it out, or correct it"
+    )
 }
 
 /// The paths, once each is connected or has failed.
