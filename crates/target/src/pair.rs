@@ -31,6 +31,7 @@ use nvme::pair::{Output, Pair};
 use nvme::{HostId, Nqn, Status};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -188,11 +189,13 @@ impl OtherNode {
     }
 }
 
-/// The requests to the thread.
+/// The requests to the thread, and what it tells.
 #[derive(Debug)]
 struct Inbox {
     asked: Mutex<Vec<Asked>>,
     waker: Waker,
+    /// The partner's process is connected, and has not been seen to end.
+    has_partner: AtomicBool,
 }
 
 impl Inbox {
@@ -235,7 +238,8 @@ impl Member {
     ) -> Result<Self, MemberError> {
         let poller = Poller::new().map_err(MemberError::Thread)?;
         let waker = Waker::new(&poller, WAKER).map_err(MemberError::Thread)?;
-        let inbox = Arc::new(Inbox { asked: Mutex::new(Vec::new()), waker });
+        let inbox =
+            Arc::new(Inbox { asked: Mutex::new(Vec::new()), waker, has_partner: AtomicBool::new(false) });
         link.register(&poller).map_err(MemberError::Thread)?;
         let to_thread = Arc::clone(&inbox);
         let jobs = Jobs::new(Arc::clone(&backings), move |done| to_thread.post(Asked::Done(done)));
@@ -265,6 +269,12 @@ impl Member {
         self.inbox.post(Asked::Own { nsid, owner, reply });
         // A thread that is gone moves nothing.
         answer.recv().unwrap_or(Err(Misuse::Alone))
+    }
+
+    /// Whether the other node's process is there: it was connected, and has not ended since.
+    #[must_use]
+    pub fn has_partner(&self) -> bool {
+        self.inbox.has_partner.load(Ordering::Relaxed)
     }
 
     /// The way to the other node's process, for [`Target::set_other`](crate::Target::set_other).
@@ -341,6 +351,7 @@ impl Driver {
             // What the one before it had may be taken by this one.
             Heard::Connected => {
                 self.ended = None;
+                self.inbox.has_partner.store(true, Ordering::Relaxed);
                 self.pair.handle_partner_connected(now);
                 self.backings.other_connected();
             }
@@ -354,6 +365,7 @@ impl Driver {
             }
             Heard::Ended { before } => {
                 self.ended = Some(before);
+                self.inbox.has_partner.store(false, Ordering::Relaxed);
                 self.pair.handle_partner_ended(now);
                 self.backings.other_ended();
                 // They may be asked again.

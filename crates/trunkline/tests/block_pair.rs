@@ -106,6 +106,24 @@ impl Pair {
         });
     }
 
+    /// What a rule of `check` has found, and what mends it.
+    fn check(&self, rule: &str) -> Vec<(String, String)> {
+        let pid = self.pid.get().to_string();
+        let output = self.block(&["check", "--json", "--pid", &pid]).output().expect("it runs");
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let all = found["findings"].as_array().expect("findings").iter();
+        let word = |found: &serde_json::Value, key: &str| found[key].as_str().expect(key).to_owned();
+        let all = all.filter(|found| word(found, "rule") == rule);
+        all.map(|found| (format!("{} {}", word(found, "status"), word(found, "seen")), word(found, "mend")))
+            .collect()
+    }
+
+    /// The table of `list`.
+    fn table(&self) -> String {
+        let output = self.block(&["list", "--pid", &self.pid.get().to_string()]).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
     fn own(&self, nsid: u32, node: &str) -> (bool, String) {
         let pid = self.pid.get().to_string();
         let output = self.block(&["own", &nsid.to_string(), node, "--pid", &pid]).output().expect("it runs");
@@ -532,6 +550,43 @@ fn a_host_identifier_stands_for_one_host_at_both_processes() {
     let second = pair.start("B");
     is_refused(&other);
     drop((one, other, first, second));
+}
+
+/// Whoever looks at a node that has lost its partner, or never had it, learns how to start that.
+#[test]
+fn a_node_without_its_partner_is_a_warning_that_says_how_to_start_it() {
+    let pair = Pair::new();
+    let second = pair.start("B");
+    let config = pair.path("block.toml").display().to_string();
+    let start = format!("trunkline block serve -c {config} --node A");
+    let is_alone = || {
+        let (seen, mend) = pair.check("block.pair").pop().expect("a finding");
+        assert!(seen.starts_with("warn ") && seen.contains("node A does not run"), "{seen}");
+        assert_eq!(mend, start);
+        let table = pair.table();
+        assert!(table.ends_with(&format!("node A of the pair does not run: {start}\n")), "{table}");
+    };
+    is_alone();
+    let mut first = pair.start("A");
+    pair.wait_for(&[("A", "serving"), ("B", "serving")]);
+    let (seen, _) = pair.check("block.pair").pop().expect("a finding");
+    assert!(seen.starts_with("ok "), "{seen}");
+    assert!(!pair.table().contains("does not"));
+    let attachment = pair.attach();
+    wait_for_paths(&attachment, 2);
+    assert!(pair.check("block.paths").iter().all(|(seen, _)| seen.starts_with("ok ")));
+    first.kill();
+    wait_for_paths(&attachment, 1);
+    pair.pid.set(second.id());
+    pair.wait_for(&[("B", "serving"), ("B", "serving")]);
+    is_alone();
+    for rule in ["block.paths", "block.addresses"] {
+        for (seen, mend) in pair.check(rule) {
+            assert!(seen.starts_with("warn ") && seen.ends_with("1 of 2 nodes"), "{seen}");
+            assert!(mend.contains("start node A"), "{mend}");
+        }
+    }
+    drop((attachment, second));
 }
 
 #[test]

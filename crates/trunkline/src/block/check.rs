@@ -1,6 +1,6 @@
 //! `trunkline block check`: what a running server, its volumes and its hosts lack.
 
-use super::document::{Controller, Server, Volume, Which};
+use super::document::{Controller, NodeProcess, Server, Volume, Which};
 use crate::check::{findings_json, findings_table};
 use crate::error::Error;
 use crate::output;
@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// Check a running server: volumes that nobody sees or that have failed commands, drives that may
-/// lose data, hosts with a single path, hosts without keep-alive.
+/// lose data, a node of a pair that does not run, hosts with a single path, hosts without
+/// keep-alive.
 ///
 /// The status is 1 if something fails, and 0 otherwise.
 #[derive(Debug, Args)]
@@ -32,10 +33,12 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
 
 const LIST: &str = "trunkline block list";
 const HOSTS: &str = "trunkline block hosts";
+const CONNECT: &str = "nvme connect-all on the host; trunkline block map prints the commands";
 
 fn findings(server: &Server) -> Vec<Finding> {
     let mut all: Vec<Finding> = server.volumes.iter().flat_map(of_volume).collect();
     all.extend(server.volumes.iter().filter_map(|volume| authentication(server, volume)));
+    all.extend(pair(server));
     all.push(addresses(server));
     all.extend(server.fenced.iter().map(|host| {
         Finding::ok("block.fenced", "trunkline block map", format!("{host} is fenced"))
@@ -104,14 +107,50 @@ fn authentication(server: &Server, volume: &Volume) -> Option<Finding> {
     }
 }
 
+/// Whether both processes of a pair run, if its nodes are processes.
+fn pair(server: &Server) -> Option<Finding> {
+    let of = |seen| Finding::ok("block.pair", LIST, seen);
+    let Some(lone) = server.lone() else {
+        let [one, next] = &*server.processes else { return None };
+        let (a, b) = (&one.node, &next.node);
+        return Some(of(format!("node {a} runs in process {}, node {b} in process {}", one.pid, next.pid)));
+    };
+    let runs = format!("node {} runs in process {}", lone.node, lone.pid);
+    Some(if lone.has_other {
+        of(format!("{runs}; node {} runs, and does not answer", lone.other)).warn(
+            "what it knows is missing here",
+            "check again, with the rights and the XDG_RUNTIME_DIR of its user",
+        )
+    } else {
+        of(format!("{runs}; node {} does not run", lone.other))
+            .warn("no node takes the volumes over if this one ends", lone.start_of_other())
+    })
+}
+
 fn addresses(server: &Server) -> Finding {
     let nodes: BTreeSet<&str> = server.addresses.iter().map(|address| &*address.node).collect();
-    let seen = format!("{} addresses on {} nodes", server.addresses.len(), nodes.len());
-    let found = Finding::ok("block.addresses", "trunkline block map", seen);
+    let of = |nodes| {
+        let seen = format!("{} addresses on {nodes} nodes", server.addresses.len());
+        Finding::ok("block.addresses", "trunkline block map", seen)
+    };
+    if let Some(lone) = server.lone() {
+        let why = format!("it is not known that hosts have a way by node {}", lone.other);
+        return of(format!("{} of {}", nodes.len(), server.nodes().len())).warn(why, see_pair(lone));
+    }
+    let found = of(nodes.len().to_string());
     if server.addresses.len() > 1 {
         found
     } else {
         found.warn("hosts have one way to the volumes", "another --listen on another network card and switch")
+    }
+}
+
+/// What to do first about paths to a node whose process has not answered.
+fn see_pair(lone: &NodeProcess) -> String {
+    if lone.has_other {
+        "as block.pair says".to_owned()
+    } else {
+        format!("start node {}, as block.pair says, and check again", lone.other)
     }
 }
 
@@ -120,7 +159,7 @@ fn of_hosts(server: &Server) -> Vec<Finding> {
     for controller in server.io_controllers() {
         hosts.entry(&controller.host).or_default().push(controller);
     }
-    let nodes: BTreeSet<&str> = server.addresses.iter().map(|address| &*address.node).collect();
+    let (nodes, lone) = (server.nodes(), server.lone());
     let mut all = Vec::new();
     for (host, controllers) in hosts {
         let to: BTreeSet<&str> = controllers.iter().map(|controller| &*controller.node).collect();
@@ -128,12 +167,13 @@ fn of_hosts(server: &Server) -> Vec<Finding> {
             format!("{host} has {} paths, to {} of {} nodes", controllers.len(), to.len(), nodes.len());
         let paths = Finding::ok("block.paths", HOSTS, seen);
         let has_all = to.len() == nodes.len() && controllers.len() > 1;
-        all.push(if has_all || server.addresses.len() == 1 {
+        let is_all_there_is = has_all || lone.is_none() && server.addresses.len() == 1;
+        all.push(if is_all_there_is {
             paths
         } else {
             paths.warn(
                 "the host has no other way to its volumes, or not the best one, when a path is lost",
-                "nvme connect-all on the host; trunkline block map prints the commands",
+                lone.map_or_else(|| CONNECT.to_owned(), see_pair),
             )
         });
         let silent = controllers.iter().filter(|controller| controller.keep_alive_ms == 0).count();
@@ -178,6 +218,7 @@ mod tests {
             fenced: Vec::new(),
             authenticated: Vec::new(),
             finishing: false,
+            processes: Vec::new(),
             addresses: addresses.collect(),
             volumes: vec![volume()],
             controllers: Vec::new(),
@@ -232,6 +273,48 @@ mod tests {
         single.controllers = vec![controller("A", 5000)];
         assert_eq!(status(&single, "block.addresses"), [Status::Warn]);
         assert_eq!(status(&single, "block.paths"), [Status::Ok]);
+    }
+
+    fn process(node: &str, other: &str, has_other: bool) -> NodeProcess {
+        NodeProcess {
+            node: node.to_owned(),
+            pid: 1,
+            config: "/etc/block.toml".into(),
+            other: other.to_owned(),
+            has_other,
+        }
+    }
+
+    #[test]
+    fn a_node_without_its_partner_is_not_well_however_many_addresses_and_paths_it_has() {
+        for addresses in [&["B"][..], &["B", "B"]] {
+            let mut lone = server(addresses);
+            lone.controllers = addresses.iter().map(|_| controller("B", 5000)).collect();
+            lone.processes = vec![process("B", "A", false)];
+            for rule in ["block.pair", "block.addresses", "block.paths"] {
+                let found: Vec<Finding> =
+                    findings(&lone).into_iter().filter(|found| found.rule == rule).collect();
+                assert_eq!(
+                    found.iter().map(|found| found.status).collect::<Vec<_>>(),
+                    [Status::Warn],
+                    "{rule}"
+                );
+                let mend = &found[0].mend;
+                let is_that = mend.contains("start node A") || mend.ends_with("-c /etc/block.toml --node A");
+                assert!(is_that, "{rule}: {mend}");
+            }
+            // It runs, and only its document is missing.
+            lone.processes = vec![process("B", "A", true)];
+            let all = findings(&lone);
+            assert_eq!(status(&lone, "block.pair"), [Status::Warn]);
+            assert!(all.iter().all(|found| !found.mend.contains("serve")), "{all:?}");
+        }
+        let mut both = server(&["A", "B"]);
+        both.controllers = vec![controller("A", 5000), controller("B", 5000)];
+        assert_eq!(status(&both, "block.pair"), [], "both nodes are this process");
+        both.processes = vec![process("A", "B", true), process("B", "A", true)];
+        assert_eq!(status(&both, "block.pair"), [Status::Ok]);
+        assert_eq!(worst(&findings(&both)), Status::Ok);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::local_sockets::Directory;
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -68,10 +69,36 @@ pub struct Server {
     /// executed.
     #[serde(default)]
     pub finishing: bool,
+    /// The processes that answered of a pair whose nodes are processes of their own; none for a
+    /// server that is one process.
+    #[serde(default)]
+    pub processes: Vec<NodeProcess>,
     /// The volumes.
     pub volumes: Vec<Volume>,
     /// The controllers, those for discovery last.
     pub controllers: Vec<Controller>,
+}
+
+/// A process that is one node of a pair.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NodeProcess {
+    /// The node.
+    pub node: String,
+    /// The process.
+    pub pid: u32,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// The other node.
+    pub other: String,
+    /// Whether the process of the other node is connected to this one.
+    pub has_other: bool,
+}
+
+impl NodeProcess {
+    /// How the other node is started.
+    pub fn start_of_other(&self) -> String {
+        format!("trunkline block serve -c {} --node {}", self.config.display(), self.other)
+    }
 }
 
 /// Where hosts connect.
@@ -155,9 +182,20 @@ pub struct Controller {
 }
 
 impl Server {
-    /// Whether its addresses are those of two nodes.
+    /// Whether it has two nodes.
     pub fn is_pair(&self) -> bool {
-        self.addresses.iter().any(|address| address.node != self.addresses[0].node)
+        self.nodes().len() > 1
+    }
+
+    /// The nodes, also one whose process has not answered.
+    pub fn nodes(&self) -> BTreeSet<&str> {
+        let others = self.processes.iter().map(|process| &*process.other);
+        self.addresses.iter().map(|address| &*address.node).chain(others).collect()
+    }
+
+    /// The only process of a pair that has answered, if the nodes are processes.
+    pub fn lone(&self) -> Option<&NodeProcess> {
+        if let [process] = &*self.processes { Some(process) } else { None }
     }
 
     /// Whether both processes are nodes of one pair.
@@ -185,6 +223,8 @@ impl Server {
         self.authenticated.sort_unstable();
         self.authenticated.dedup();
         self.finishing |= other.finishing;
+        self.processes.extend(other.processes);
+        self.processes.sort_by(|one, next| one.node.cmp(&next.node));
         self.addresses.extend(other.addresses);
         self.addresses.sort_by(|one, next| one.node.cmp(&next.node));
         self.controllers.extend(other.controllers);

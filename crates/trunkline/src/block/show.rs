@@ -128,6 +128,15 @@ fn volumes(server: &Server) -> String {
     }
     let mut text = format!("{}\n", server.subsystem);
     lay_out(&mut text, &rows, 4);
+    if let Some(lone) = server.lone() {
+        let (what, start) = if lone.has_other {
+            ("does not answer", String::new())
+        } else {
+            ("does not run", format!(": {}", lone.start_of_other()))
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "node {} of the pair {what}{start}", lone.other);
+    }
     text
 }
 

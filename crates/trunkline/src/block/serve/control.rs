@@ -2,7 +2,8 @@
 
 use super::Serving;
 use crate::block::document::{
-    Address, Answer, Controller, Count, FENCE, FORMAT, OWN, SHOW, SOCKETS, Server, UNFENCE, Volume,
+    Address, Answer, Controller, Count, FENCE, FORMAT, NodeProcess, OWN, SHOW, SOCKETS, Server, UNFENCE,
+    Volume,
 };
 use crate::error::Error;
 use crate::local_sockets::Socket;
@@ -107,9 +108,23 @@ impl Serving<'_> {
             fenced: self.fences.hosts().iter().map(ToString::to_string).collect(),
             authenticated: self.settings.secrets.keys().map(ToString::to_string).collect(),
             finishing: overview.is_finishing,
+            processes: self.process().into_iter().collect(),
             volumes: overview.volumes.iter().filter_map(|state| self.volume(state)).collect(),
             controllers: overview.controllers.iter().map(controller).collect(),
         }
+    }
+
+    /// This process, if it is one node.
+    fn process(&self) -> Option<NodeProcess> {
+        let (node, config) = (self.settings.node?, self.args.config.as_ref()?);
+        let other = if node == Node::A { Node::B } else { Node::A };
+        Some(NodeProcess {
+            node: node.to_string(),
+            pid: std::process::id(),
+            config: std::path::absolute(config).unwrap_or_else(|_| config.clone()),
+            other: other.to_string(),
+            has_other: self.owners.has_other(),
+        })
     }
 
     fn volume(&self, state: &VolumeState) -> Option<Volume> {

@@ -119,6 +119,14 @@ impl Owners {
         Ok(Self::Both(owners))
     }
 
+    /// Whether the process of the other node is there.
+    pub fn has_other(&self) -> bool {
+        match self {
+            Self::Both(_) => false,
+            Self::Pair(member) => member.has_partner(),
+        }
+    }
+
     /// Gives a volume to a node, if it has another one: first the record, and then hosts learn it.
     pub fn give(&mut self, target: &Arc<Target>, nsid: u32, owner: Node) -> Result<Given, Error> {
         let owners = match self {
