@@ -5,6 +5,7 @@
 mod attach;
 mod check;
 mod create;
+mod difference;
 mod document;
 mod fence;
 mod own;

@@ -589,6 +589,58 @@ fn a_node_without_its_partner_is_a_warning_that_says_how_to_start_it() {
     drop((attachment, second));
 }
 
+/// A volume that only one process knows would be lost with it, and a host that only one allows has
+/// one way: both logs and `check` name them, until the file is the same and was read.
+#[test]
+fn two_files_for_one_pair_are_found_by_both_processes() {
+    let pair = Pair::new();
+    let first = pair.start("A");
+    let same = std::fs::read_to_string(pair.path("block.toml")).expect("a file");
+    let third = pair.image(3);
+    File::create(&third).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    let more = format!("[[volume]]\nsource = \"{}\"\n", third.display());
+    let fewer = same.replace(&format!(", \"{OTHER_HOST}\""), "");
+    std::fs::write(pair.path("block.toml"), fewer.clone() + &more).expect("a file");
+    let mut second = pair.start("B");
+    let mut expected: Vec<String> =
+        [1, 2].map(|nsid| format!("namespace {nsid} is seen at node A alone by {OTHER_HOST}")).into();
+    let file = third.display();
+    expected.push(format!("namespace 3 ({file}) is known to node B alone, and is lost with it"));
+    for process in [&first, &second] {
+        for difference in &expected {
+            process.wait_for_line(difference, PATIENCE);
+        }
+    }
+    let found = pair.check("block.configuration");
+    let seen: Vec<&str> =
+        found.iter().map(|(seen, _)| seen.strip_prefix("warn ").expect("a warning")).collect();
+    assert_eq!(seen, expected);
+    let hup = format!("then kill -HUP {} {}", first.id(), second.id());
+    assert!(found[..2].iter().all(|(_, mend)| mend.ends_with(&hup)), "{found:?}");
+    assert!(found[2].1.ends_with("start both again, one after the other"), "{found:?}");
+    assert!(pair.table().contains("not configured alike"));
+
+    // What is done about it.
+    let is_same = || {
+        let found = pair.check("block.configuration");
+        (found.len() == 1 && found[0].0.starts_with("ok ")).then_some(())
+    };
+    second.terminate(PATIENCE);
+    std::fs::write(pair.path("block.toml"), &fewer).expect("a file");
+    let second = pair.start("B");
+    Deadline::wait_until("hosts alone differ", PATIENCE, || {
+        (pair.check("block.configuration").len() == 2).then_some(())
+    });
+    std::fs::write(pair.path("block.toml"), &same).expect("a file");
+    [&first, &second].iter().for_each(|process| process.signal(Signal::HUP));
+    Deadline::wait_until("the same", PATIENCE, is_same);
+    // After one of them alone has read another file.
+    std::fs::write(pair.path("block.toml"), &fewer).expect("a file");
+    first.signal(Signal::HUP);
+    first.wait_for_line(&format!("namespace 1 is seen at node B alone by {OTHER_HOST}"), PATIENCE);
+    drop((first, second));
+}
+
 #[test]
 fn a_volume_moves_between_processes_under_load() {
     let pair = Pair::new();

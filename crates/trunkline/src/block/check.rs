@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// Check a running server: volumes that nobody sees or that have failed commands, drives that may
-/// lose data, a node of a pair that does not run, hosts with a single path, hosts without
-/// keep-alive.
+/// lose data, a node of a pair that does not run or is configured otherwise, hosts with a single
+/// path, hosts without keep-alive.
 ///
 /// The status is 1 if something fails, and 0 otherwise.
 #[derive(Debug, Args)]
@@ -39,6 +39,7 @@ fn findings(server: &Server) -> Vec<Finding> {
     let mut all: Vec<Finding> = server.volumes.iter().flat_map(of_volume).collect();
     all.extend(server.volumes.iter().filter_map(|volume| authentication(server, volume)));
     all.extend(pair(server));
+    all.extend(configuration(server));
     all.push(addresses(server));
     all.extend(server.fenced.iter().map(|host| {
         Finding::ok("block.fenced", "trunkline block map", format!("{host} is fenced"))
@@ -127,6 +128,30 @@ fn pair(server: &Server) -> Option<Finding> {
     })
 }
 
+/// Whether both processes of a pair were told the same.
+fn configuration(server: &Server) -> Vec<Finding> {
+    let [one, next] = &*server.processes else { return Vec::new() };
+    let of = |seen| Finding::ok("block.configuration", "trunkline block dump", seen);
+    if server.differences.is_empty() {
+        return vec![of("both nodes serve the same volumes to the same hosts".to_owned())];
+    }
+    let (a, b) = (&one.node, &next.node);
+    let files = format!(
+        "the same file for both (node {a} has read {}, node {b} {})",
+        one.config.display(),
+        next.config.display()
+    );
+    let differences = server.differences.iter().map(|difference| {
+        let mend = if difference.needs_start {
+            format!("{files}; then start both again, one after the other")
+        } else {
+            format!("{files}; then kill -HUP {} {}", one.pid, next.pid)
+        };
+        of(difference.seen.clone()).warn("the nodes are not configured alike", mend)
+    });
+    differences.collect()
+}
+
 fn addresses(server: &Server) -> Finding {
     let nodes: BTreeSet<&str> = server.addresses.iter().map(|address| &*address.node).collect();
     let of = |nodes| {
@@ -200,6 +225,7 @@ fn of_hosts(server: &Server) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::difference;
     use crate::block::document::{Address, Count, FORMAT};
 
     fn server(nodes: &[&str]) -> Server {
@@ -219,6 +245,7 @@ mod tests {
             authenticated: Vec::new(),
             finishing: false,
             processes: Vec::new(),
+            differences: Vec::new(),
             addresses: addresses.collect(),
             volumes: vec![volume()],
             controllers: Vec::new(),
@@ -280,6 +307,7 @@ mod tests {
             node: node.to_owned(),
             pid: 1,
             config: "/etc/block.toml".into(),
+            host_ids: BTreeMap::new(),
             other: other.to_owned(),
             has_other,
         }
@@ -315,6 +343,47 @@ mod tests {
         both.processes = vec![process("A", "B", true), process("B", "A", true)];
         assert_eq!(status(&both, "block.pair"), [Status::Ok]);
         assert_eq!(worst(&findings(&both)), Status::Ok);
+    }
+
+    #[test]
+    fn what_the_nodes_of_a_pair_do_not_do_alike_is_named() {
+        let of = |node, other| {
+            let mut one = server(&[node]);
+            one.processes = vec![process(node, other, true)];
+            one
+        };
+        let (first, mut second) = (of("A", "B"), of("B", "A"));
+        assert_eq!(difference::between(&first, &second), []);
+        second.volumes[0].hosts = Some(vec!["h".to_owned(), "i".to_owned()]);
+        second.volumes.push(Volume { nsid: 2, ..volume() });
+        second.authenticated = vec!["i".to_owned()];
+        second.processes[0].host_ids = BTreeMap::from([("h".to_owned(), "7".to_owned())]);
+        let expected = [
+            ("namespace 1 is seen at node B alone by i", false),
+            ("namespace 2 (/v) is known to node B alone, and is lost with it", true),
+            ("i must authenticate at node B alone", false),
+            ("h must have the host identifier 7 at node B alone", false),
+        ];
+        for all in [difference::between(&first, &second), difference::between(&second, &first)] {
+            let all: Vec<(&str, bool)> = all.iter().map(|one| (&*one.seen, one.needs_start)).collect();
+            assert_eq!(all, expected);
+        }
+        second.volumes[0].hosts = None;
+        second.volumes[1].nsid = 1;
+        second.volumes[1].uuid = "other".to_owned();
+        let all = difference::between(&first, &second);
+        assert_eq!(all[0].seen, "namespace 1 is /v at node A, and /v at node B");
+        second.volumes.pop();
+        let all = difference::between(&first, &second);
+        assert_eq!(all[0].seen, "any host sees namespace 1 at node B alone");
+
+        // The reader of both documents finds it.
+        let mut joined = of("A", "B");
+        joined.processes.extend(second.processes);
+        assert_eq!(status(&joined, "block.configuration"), [Status::Ok]);
+        joined.differences = all;
+        assert_eq!(status(&joined, "block.configuration"), [Status::Warn; 3]);
+        assert_eq!(status(&first, "block.configuration"), []);
     }
 
     #[test]

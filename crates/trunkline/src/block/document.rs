@@ -1,11 +1,12 @@
 //! What a running `trunkline block serve` tells the other commands of `trunkline block`, and how
 //! these find it.
 
+use super::difference::{self, Difference};
 use crate::error::Error;
 use crate::local_sockets::Directory;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,6 +74,9 @@ pub struct Server {
     /// server that is one process.
     #[serde(default)]
     pub processes: Vec<NodeProcess>,
+    /// How these differ; who has asked both finds that out.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
     /// The volumes.
     pub volumes: Vec<Volume>,
     /// The controllers, those for discovery last.
@@ -88,6 +92,9 @@ pub struct NodeProcess {
     pub pid: u32,
     /// Its configuration file.
     pub config: PathBuf,
+    /// The identifiers that hosts must have here, by NQN.
+    #[serde(default)]
+    pub host_ids: BTreeMap<String, String>,
     /// The other node.
     pub other: String,
     /// Whether the process of the other node is connected to this one.
@@ -207,6 +214,7 @@ impl Server {
 
     /// Adds what the process of the other node knows: of a volume its owner knows best.
     fn join(&mut self, other: Self) {
+        self.differences = difference::between(self, &other);
         let nodes: Vec<String> = other.addresses.iter().map(|one| one.node.clone()).collect();
         let is_better = |volume: &Volume| volume.reach == "serving" && nodes.contains(&volume.owner);
         for volume in other.volumes {

@@ -8,6 +8,7 @@ mod hosts;
 mod node;
 mod open;
 mod owners;
+mod partner;
 mod reservations;
 mod secrets;
 mod state;
@@ -22,6 +23,7 @@ use fences::Fences;
 pub(super) use hosts::host_id;
 use open::Opened;
 use owners::{Given, Name, Owners};
+use partner::Looks;
 use reservations::Reservations;
 pub(super) use secrets::advice;
 use server::config::size;
@@ -136,15 +138,19 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     if let Some(bytes) = settings.memory_bytes {
         config.limits.memory_bytes = bytes;
     }
+    let looks = settings.node.map(|_| Looks::start()).transpose();
+    let looks =
+        looks.inspect_err(|error| tracing::warn!(%error, "nobody looks how the other node is configured"));
+    let looks = looks.ok().flatten();
     let (target, owners) = match settings.node {
-        Some(node) => node::start(node, &config, (&mut opened, &fences), &state)?,
+        Some(node) => node::start(node, &config, (&mut opened, &fences), &state, looks.as_ref())?,
         None => start(&config, &settings, (&mut opened, &fences), &state)?,
     };
     state.started();
     let greeting = greeting(&target, (&config, settings.node), &opened);
     let published = publish(args, &target, &subsystem)?;
     let mut serving =
-        Serving { args, settings, state, subsystem, opened, owners, access, hosts, fences, target };
+        Serving { args, settings, state, subsystem, opened, owners, access, hosts, fences, looks, target };
     let (sender, events) = mpsc::channel();
     pass_signals(signals, sender.clone());
     let socket = control::listen(sender).inspect_err(|error| {
@@ -207,6 +213,8 @@ struct Serving<'a> {
     hosts: BTreeMap<u32, Access>,
     /// Which of them are refused nevertheless.
     fences: Fences,
+    /// Looks how the other node is configured, if that is another process.
+    looks: Option<Looks>,
     target: Arc<Target>,
 }
 
@@ -387,6 +395,9 @@ impl Serving<'_> {
         self.settings.host_ids.clone_from(&new.host_ids);
         self.settings.secrets.clone_from(&new.secrets);
         self.set_hosts();
+        if let Some(looks) = &self.looks {
+            looks.ask();
+        }
         let rest = Settings { volumes: Vec::new(), ..self.settings.clone() };
         if new != rest {
             tracing::warn!("not taken over: what else the file says counts only after the next start");

@@ -137,6 +137,9 @@ fn volumes(server: &Server) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "node {} of the pair {what}{start}", lone.other);
     }
+    if !server.differences.is_empty() {
+        text.push_str("the nodes of the pair are not configured alike: trunkline block check\n");
+    }
     text
 }
 

@@ -109,6 +109,7 @@ impl Serving<'_> {
             authenticated: self.settings.secrets.keys().map(ToString::to_string).collect(),
             finishing: overview.is_finishing,
             processes: self.process().into_iter().collect(),
+            differences: Vec::new(),
             volumes: overview.volumes.iter().filter_map(|state| self.volume(state)).collect(),
             controllers: overview.controllers.iter().map(controller).collect(),
         }
@@ -122,6 +123,12 @@ impl Serving<'_> {
             node: node.to_string(),
             pid: std::process::id(),
             config: std::path::absolute(config).unwrap_or_else(|_| config.clone()),
+            host_ids: self
+                .settings
+                .host_ids
+                .iter()
+                .map(|(host, id)| (host.to_string(), id.to_string()))
+                .collect(),
             other: other.to_string(),
             has_other: self.owners.has_other(),
         })

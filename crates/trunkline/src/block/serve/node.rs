@@ -4,6 +4,7 @@
 use super::fences::Fences;
 use super::open::Opened;
 use super::owners::{self, Name, Owners};
+use super::partner::Looks;
 use super::state::{State, in_words};
 use super::{Source, explain, state};
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub fn start(
     config: &Config,
     (opened, fences): (&mut [Opened], &Fences),
     state: &State,
+    looks: Option<&Looks>,
 ) -> Result<(Arc<Target>, Owners), Error> {
     let directory = state.directory().to_owned();
     let seat = Seat::take(node, &directory).map_err(|error| explain_member(&error))?;
@@ -46,7 +48,8 @@ pub fn start(
     namespaces.iter_mut().for_each(|namespace| namespace.hosts = fences.apply(&namespace.hosts));
     let target = Target::start_node(config, &namespaces, &directory).map_err(|error| explain(&error))?;
     let target = Arc::new(target);
-    let volumes = Volumes { node, target: Arc::clone(&target), known, open: Mutex::default() };
+    let volumes =
+        Volumes { node, target: Arc::clone(&target), known, open: Mutex::default(), looks: looks.cloned() };
     let member = MemberConfig { node, directory, timing: Timing::default(), records };
     let member = Member::begin(seat, member, Arc::new(volumes)).map_err(|error| explain_member(&error))?;
     target.set_other(member.other());
@@ -87,6 +90,8 @@ struct Volumes {
     target: Arc<Target>,
     known: BTreeMap<u32, Known>,
     open: Mutex<BTreeMap<u32, Open>>,
+    /// Looks at a partner that has come.
+    looks: Option<Looks>,
 }
 
 impl Volumes {
@@ -188,6 +193,9 @@ impl Backings for Volumes {
 
     fn other_connected(&self) {
         self.target.other_connected();
+        if let Some(looks) = &self.looks {
+            looks.ask();
+        }
     }
 
     fn set_host_elsewhere(&self, host_id: HostId, host: Option<Nqn>) {
