@@ -628,8 +628,9 @@ fn two_files_for_one_pair_are_found_by_both_processes() {
     second.terminate(PATIENCE);
     std::fs::write(pair.path("block.toml"), &fewer).expect("a file");
     let second = pair.start("B");
-    Deadline::wait_until("hosts alone differ", PATIENCE, || {
-        (pair.check("block.configuration").len() == 2).then_some(())
+    Deadline::wait_until("hosts alone differ, and that was said", PATIENCE, || {
+        let is_said_again = first.all_output().matches(&expected[1]).count() == 2;
+        (is_said_again && pair.check("block.configuration").len() == 2).then_some(())
     });
     std::fs::write(pair.path("block.toml"), &same).expect("a file");
     [&first, &second].iter().for_each(|process| process.signal(Signal::HUP));
