@@ -418,6 +418,7 @@ fn the_fence_agent_does_what_a_cluster_asks() {
         ("action=off\nplug=--help\n", "begins like an option"),
         ("action=off\nplug=a\nip=-oProxyCommand\n", "begins like an option"),
         ("action=off\nplug=host\n", "not known to be fenced"),
+        ("action=reboot\nplug=nqn.2026-11.test:hots\n", "no server knows this host"),
         ("action=what\n", "there is no action"),
         ("action=off\ntimeout=x\n", "no number of seconds"),
     ] {

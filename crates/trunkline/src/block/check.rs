@@ -242,6 +242,7 @@ mod tests {
             serial: String::new(),
             state: "/state".into(),
             fenced: Vec::new(),
+            named: Vec::new(),
             authenticated: Vec::new(),
             finishing: false,
             processes: Vec::new(),

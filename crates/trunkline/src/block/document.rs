@@ -63,6 +63,9 @@ pub struct Server {
     /// The NQNs of hosts that are refused.
     #[serde(default)]
     pub fenced: Vec<String>,
+    /// The NQNs of hosts that the options or the file name, whether a volume is for them or not.
+    #[serde(default)]
+    pub named: Vec<String>,
     /// The NQNs of hosts that must authenticate.
     #[serde(default)]
     pub authenticated: Vec<String>,
@@ -230,6 +233,9 @@ impl Server {
         self.authenticated.extend(other.authenticated);
         self.authenticated.sort_unstable();
         self.authenticated.dedup();
+        self.named.extend(other.named);
+        self.named.sort_unstable();
+        self.named.dedup();
         self.finishing |= other.finishing;
         self.processes.extend(other.processes);
         self.processes.sort_by(|one, next| one.node.cmp(&next.node));

@@ -4,9 +4,12 @@ use super::document::{self, FENCE, Server, UNFENCE, Which};
 use crate::error::Error;
 use crate::output;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// So many names of hosts are listed in an error.
+const NAMES_MAX: usize = 16;
 /// How often it is asked whether the host's controllers have ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -16,6 +19,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// host has sent can have an effect any more. All servers of block volumes of this user on this
 /// host refuse it (as root: of all users), unless --pid names one. fence_trunkline does this for
 /// Pacemaker and the like.
+///
+/// Of these servers one must know the host, or nothing is done (--force): it is named in their
+/// options or files, has connected to a volume, or is fenced already. A name that only `any` admits
+/// is fenced with a warning.
 #[derive(Debug, Args)]
 pub struct FenceArgs {
     /// The NQN of the host, which is in /etc/nvme/hostnqn there.
@@ -24,6 +31,9 @@ pub struct FenceArgs {
     /// Give up after so many seconds, if commands of the host do not end; it stays refused.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     timeout: u32,
+    /// Fence a host that no server knows too: it is refused if it is admitted later.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -56,9 +66,17 @@ pub fn fenced(args: &FencedArgs) -> Result<ExitCode, Error> {
 
 pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
     let servers = args.which.all()?;
+    let is_certain = args.force || is_known(&args.host, &servers)?;
     let mut text = String::new();
     for server in &servers {
         text.push_str(&document::order(server.pid, &format!("{FENCE} {}", args.host))?);
+    }
+    if !is_certain {
+        output::print_to_stderr(&format!(
+            "warning: {} may be mistyped: any host may connect, this one is not connected, and no list \
+             names it\n",
+            args.host
+        ));
     }
     let deadline = Instant::now() + Duration::from_secs(args.timeout.into());
     for server in &servers {
@@ -75,6 +93,41 @@ pub fn unfence(args: &UnfenceArgs) -> Result<ExitCode, Error> {
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the name is certainly that of a host; an error if no server admits it. Who fences a
+/// mistyped name takes a host for fenced that goes on writing.
+fn is_known(host: &str, servers: &[Server]) -> Result<bool, Error> {
+    let named: BTreeSet<&String> = servers.iter().flat_map(named).collect();
+    let is_connected = |server: &Server| server.io_controllers().any(|one| one.host == host);
+    let is_fenced = |server: &Server| server.fenced.iter().any(|fenced| fenced == host);
+    if named.iter().any(|name| *name == host) || servers.iter().any(|it| is_connected(it) || is_fenced(it)) {
+        return Ok(true);
+    }
+    if servers.iter().flat_map(|server| &server.volumes).any(|volume| volume.hosts.is_none()) {
+        return Ok(false);
+    }
+    let mut names: Vec<&str> = named.iter().take(NAMES_MAX).map(|name| name.as_str()).collect();
+    let more = format!("and {} more", named.len() - names.len());
+    if named.len() > names.len() {
+        names.push(&more);
+    }
+    Err(Error::Refused {
+        sentence: format!("{host} is not fenced: no server knows this host"),
+        cause: "no list of hosts admits it, it is not connected, and it was not fenced before; if it is \
+                mistyped, the host that is meant would go on writing"
+            .to_owned(),
+        advice: if names.is_empty() {
+            "name hosts first (--allow, [[host]]), or --force".to_owned()
+        } else {
+            format!("a host that is named ({}), or --force", names.join(", "))
+        },
+    })
+}
+
+/// The hosts that a server names. An earlier version tells only those of its volumes.
+fn named(server: &Server) -> impl Iterator<Item = &String> {
+    server.named.iter().chain(server.volumes.iter().filter_map(|volume| volume.hosts.as_ref()).flatten())
 }
 
 /// Waits until the host has no controller and all volumes are served: then nothing that it has
@@ -106,5 +159,43 @@ fn wait(server: &Server, host: &str, deadline: Instant) -> Result<(), Error> {
             });
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn server(fenced: &[&str], named: &[&str], connected: &[(&str, bool)]) -> Server {
+        let controller = |(host, for_discovery): &(&str, bool)| {
+            json!({
+                "cntlid": 1, "for_discovery": for_discovery, "host": host, "host_id": "", "node": "A",
+                "peer": null, "is_ready": true, "io_queues": 1, "keep_alive_ms": 0, "namespaces": [],
+            })
+        };
+        let controllers: Vec<_> = connected.iter().map(controller).collect();
+        let document = json!({
+            "format": document::FORMAT, "pid": 1, "version": "", "subsystem": "", "serial": "", "state": "/",
+            "addresses": [], "fenced": fenced, "named": named, "volumes": [], "controllers": controllers,
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn one_of_the_servers_must_know_the_host() {
+        let none = || server(&[], &["a"], &[]);
+        let known = |host: &str, other: Server| is_known(host, &[none(), other]).ok();
+        assert_eq!(known("a", server(&[], &[], &[])), Some(true));
+        assert_eq!(known("b", server(&[], &["b"], &[])), Some(true));
+        assert_eq!(known("b", server(&["b"], &[], &[])), Some(true));
+        assert_eq!(known("b", server(&[], &[], &[("b", false)])), Some(true));
+        // Discovery answers whoever asks.
+        assert_eq!(known("b", server(&[], &[], &[("b", true)])), None);
+        assert_eq!(known("b", none()), None);
+        let names: Vec<String> = (0..=NAMES_MAX).map(|number| format!("n{number:02}")).collect();
+        let many = server(&[], &names.iter().map(|name| &**name).collect::<Vec<_>>(), &[]);
+        let error = is_known("b", &[many]).unwrap_err().to_string();
+        assert!(error.contains("n00, n01") && error.contains("n15, and 1 more), or --force"), "{error}");
     }
 }

@@ -392,6 +392,7 @@ impl Serving<'_> {
         }
         self.access = access;
         self.hosts.extend(volumes);
+        self.settings.named.clone_from(&new.named);
         self.settings.host_ids.clone_from(&new.host_ids);
         self.settings.secrets.clone_from(&new.secrets);
         self.set_hosts();

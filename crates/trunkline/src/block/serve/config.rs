@@ -66,6 +66,15 @@ pub enum Allow {
     Host(Nqn),
 }
 
+impl Allow {
+    const fn host(&self) -> Option<&Nqn> {
+        match self {
+            Self::Any => None,
+            Self::Host(host) => Some(host),
+        }
+    }
+}
+
 impl fmt::Display for Allow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,6 +112,8 @@ pub struct Wanted {
 pub struct Settings {
     pub volumes: Vec<Wanted>,
     pub listen: Vec<Listen>,
+    /// The hosts that are named anywhere.
+    pub named: BTreeSet<Nqn>,
     pub host_ids: BTreeMap<Nqn, HostId>,
     /// How those hosts prove who they are that must.
     pub secrets: BTreeMap<Nqn, HostSecret>,
@@ -144,6 +155,7 @@ impl ServeArgs {
             None => Settings {
                 volumes: self.volume.iter().map(|source| Wanted::of(source, &self.allow)).collect(),
                 listen: in_turn(self.listen.iter().map(|address| (*address, None))),
+                named: self.allow.iter().filter_map(Allow::host).cloned().collect(),
                 host_ids: BTreeMap::new(),
                 secrets: BTreeMap::new(),
                 nqn: self.nqn.clone(),
@@ -206,10 +218,7 @@ impl Settings {
 
 impl Wanted {
     fn of(source: &Source, allow: &[Allow]) -> Self {
-        let hosts = allow.iter().filter_map(|allow| match allow {
-            Allow::Host(host) => Some(host.clone()),
-            Allow::Any => None,
-        });
+        let hosts = allow.iter().filter_map(Allow::host).cloned();
         let hosts = if allow.contains(&Allow::Any) { Access::Any } else { Access::Only(hosts.collect()) };
         Self { source: source.clone(), nsid: None, block: None, hosts, owner: None }
     }
@@ -313,6 +322,8 @@ pub(in crate::block) fn parse(text: &str) -> Result<Settings, String> {
     let named = |key: &'static str| move |error: String| format!("{key}: {error}");
     let hosts = Hosts::of(file.host, file.group)?;
     let allow = hosts.access("allow", &file.allow)?;
+    let of_volumes = file.volume.iter().filter_map(|volume| volume.hosts.as_ref()).flatten();
+    let all = hosts.all(file.allow.iter().chain(of_volumes));
     let nqn = file.nqn.as_deref().map(Nqn::new).transpose().map_err(|error| format!("nqn: {error}"))?;
     if file.loops.is_some_and(|loops| !(1..=1024).contains(&loops)) {
         return Err("loops: not between 1 and 1024".to_owned());
@@ -340,6 +351,7 @@ pub(in crate::block) fn parse(text: &str) -> Result<Settings, String> {
     Ok(Settings {
         listen: in_turn(listen),
         volumes: file.volume.into_iter().map(wanted).collect::<Result<_, _>>()?,
+        named: all,
         host_ids: hosts.ids,
         secrets: hosts.secrets,
         nqn,

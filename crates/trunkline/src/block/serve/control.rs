@@ -106,6 +106,7 @@ impl Serving<'_> {
                 })
                 .collect(),
             fenced: self.fences.hosts().iter().map(ToString::to_string).collect(),
+            named: self.settings.named.iter().map(ToString::to_string).collect(),
             authenticated: self.settings.secrets.keys().map(ToString::to_string).collect(),
             finishing: overview.is_finishing,
             processes: self.process().into_iter().collect(),

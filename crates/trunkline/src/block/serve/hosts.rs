@@ -115,6 +115,13 @@ impl Hosts {
         Ok(())
     }
 
+    /// The hosts that have an entry, that a group has, or that one of these lists names: also if
+    /// no volume is for them, and beside `any`.
+    pub(super) fn all<'a>(&self, lists: impl Iterator<Item = &'a String>) -> BTreeSet<Nqn> {
+        let of_lists = lists.filter_map(|text| Nqn::new(text).ok());
+        self.named.values().flatten().cloned().chain(of_lists).collect()
+    }
+
     /// The hosts of a list of NQNs, names of hosts and groups, and `any`.
     pub(super) fn access(&self, key: &str, list: &[String]) -> Result<Access, String> {
         let mut hosts = BTreeSet::new();
