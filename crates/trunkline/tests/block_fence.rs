@@ -1,5 +1,6 @@
-//! Tests which hosts `trunkline block fence` takes, and what `fenced` lists. That a fenced host stays
-//! out is in `block`, and that nothing of it goes on in `block_pair`.
+//! Tests which hosts `trunkline block fence` takes, what `fenced` lists, and what is missed when
+//! its file is lost. That a fenced host stays out is in `block`, and that nothing of it goes on in
+//! `block_pair`.
 
 use std::path::Path;
 use std::process::Command;
@@ -81,4 +82,22 @@ fn a_host_that_only_any_admits_is_fenced_with_a_warning() {
     for host in [HOST, SPARE] {
         assert_eq!(told(&process, &["fence", host]), format!("{host} is refused\n"));
     }
+}
+
+#[test]
+fn a_server_does_not_start_without_its_list_of_fenced_hosts() {
+    let directory = directory();
+    let process = start(directory.path(), &format!("\"{HOST}\""));
+    told(&process, &["fence", HOST]);
+    drop(process);
+    let list = directory.path().join("state/fenced.toml");
+    std::fs::remove_file(&list).expect("it is there");
+    let file = directory.path().join("block.toml").display().to_string();
+    let output = trunkline(&["serve", "-c", &file]).output().expect("it runs");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("fenced.toml") && error.contains("hosts = []"), "{error}");
+    std::fs::write(&list, "hosts = []\n").expect("a file");
+    let process = start(directory.path(), &format!("\"{HOST}\""));
+    assert_eq!(told(&process, &["fenced"]), "");
 }

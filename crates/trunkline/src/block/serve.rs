@@ -79,8 +79,8 @@ pub struct ServeArgs {
     /// Name of the subsystem [default: one with a random UUID, which the state directory keeps].
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     nqn: Option<Nqn>,
-    /// Directory that keeps the identity of the subsystem and of its volumes, and what hosts have
-    /// reserved [default:
+    /// Directory that keeps the identity of the subsystem and of its volumes, what hosts have
+    /// reserved, and which hosts are fenced [default:
     /// /var/lib/trunkline/block for root, else ~/.local/state/trunkline/block].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -120,10 +120,11 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Error::Signals)?;
     let subsystem = state.subsystem(settings.nqn.as_ref())?;
     let mut reservations = Reservations::open(&state)?;
-    let fences = Fences::open(&state)?;
+    let mut fences = Fences::open(&state)?;
     let mut opened = open::all(&settings.volumes, &mut state, args.force)?;
     // Hosts learn the identities only after they are kept.
     reservations.begin(&state)?;
+    fences.begin(&mut state)?;
     state.save()?;
     let hosts = opened.iter().map(|opened| (opened.export.nsid, opened.export.hosts.clone())).collect();
     let access = settings.access();

@@ -2,7 +2,8 @@
 //!
 //! The file is replaced as a whole, and is durable before the target refuses the host and before
 //! who has asked for it is answered. So a host that a cluster takes for stopped stays out, whatever
-//! happens to the server.
+//! happens to the server. `block.toml` says that there is such a file, so that one that is lost is
+//! missed.
 
 use super::state::{self, State};
 use crate::error::Error;
@@ -32,11 +33,14 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Reads the file; refuses to go on if it is damaged.
+    /// Reads the file; refuses to go on if it is damaged or lost.
     pub fn open(state: &State) -> Result<Self, Error> {
         let directory = state.directory().to_owned();
         let hosts = match std::fs::read_to_string(directory.join(FILE)) {
             Ok(text) => parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && state.has_fences() => {
+                Err("it is not there, and block.toml says that it was".to_owned())
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
             Err(error) => Err(error.to_string()),
         };
@@ -48,9 +52,30 @@ impl Fences {
                     directory.join(FILE).display()
                 ),
                 cause,
-                advice: "restore it from a backup; or, if no host is fenced, remove it".to_owned(),
+                advice: "restore it from a backup; or, if no host is fenced, write a file with the line \
+                         hosts = []"
+                    .to_owned(),
             }),
         }
+    }
+
+    /// From now on the file is there, also if no host is fenced, and is missed if it is lost. To be
+    /// called before the state is saved, which says so.
+    pub fn begin(&mut self, state: &mut State) -> Result<(), Error> {
+        let mut hosts = self.hosts.clone();
+        let begun = self.renew(&mut hosts).and_then(|_lock| match self.directory.join(FILE).try_exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => self.write(&hosts).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        });
+        begun.map_err(|cause| Error::Refused {
+            sentence: format!("cannot use the state directory {}", self.directory.display()),
+            cause: format!("{FILE}: {cause}"),
+            advice: "--state DIR, a directory that this user may write to".to_owned(),
+        })?;
+        self.hosts = hosts;
+        state.keep_fences();
+        Ok(())
     }
 
     /// The hosts that are fenced.
@@ -74,17 +99,18 @@ impl Fences {
         })?;
         let changes = if is_fenced { next.insert(host.clone()) } else { next.remove(host) };
         // Also if nothing changes: an earlier attempt may have failed after the rename.
-        let text = Text { hosts: next.iter().map(ToString::to_string).collect() };
-        let text = toml::to_string(&text).map_err(io::Error::other);
-        text.and_then(|text| state::replace(&self.directory, FILE, &text)).map_err(|error| {
-            Error::Refused {
-                sentence: format!("{host} stays as it was"),
-                cause: format!("{} cannot be written: {error}", self.directory.join(FILE).display()),
-                advice: "space in that directory, and the right to write there".to_owned(),
-            }
+        self.write(&next).map_err(|error| Error::Refused {
+            sentence: format!("{host} stays as it was"),
+            cause: format!("{} cannot be written: {error}", self.directory.join(FILE).display()),
+            advice: "space in that directory, and the right to write there".to_owned(),
         })?;
         self.hosts = next;
         Ok(changes)
+    }
+
+    fn write(&self, hosts: &BTreeSet<Nqn>) -> io::Result<()> {
+        let text = Text { hosts: hosts.iter().map(ToString::to_string).collect() };
+        state::replace(&self.directory, FILE, &toml::to_string(&text).map_err(io::Error::other)?)
     }
 
     /// Reads again what the process of another node may have changed, which waits until the lock is
@@ -132,6 +158,30 @@ mod tests {
         fences.set(&one, false).unwrap();
         let left = Fences::open(&state).unwrap().apply(&Access::Any);
         assert!(left.allows(&one) && !left.allows(&two));
+    }
+
+    #[test]
+    fn a_file_that_is_lost_is_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        let state = || State::open(Some(directory.path()), false).unwrap();
+        let begin = |state: &mut State| {
+            let mut fences = Fences::open(state).unwrap();
+            fences.begin(state).unwrap();
+            state.save().unwrap();
+            fences
+        };
+        let mut one = state();
+        begin(&mut one).set(&Nqn::new("nqn.2026-11.test:one").unwrap(), true).unwrap();
+        drop(one);
+        // What is there stays.
+        assert_eq!(begin(&mut state()).hosts().len(), 1);
+        std::fs::remove_file(&file).unwrap();
+        let error = Fences::open(&state()).unwrap_err().to_string();
+        assert!(error.contains("not there") && error.contains("try:"), "{error}");
+        // What the advice says.
+        std::fs::write(&file, "hosts = []").unwrap();
+        assert!(Fences::open(&state()).unwrap().hosts().is_empty());
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct Subsystem {
 struct Text {
     nqn: Option<String>,
     serial: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    fences: bool,
     #[serde(default)]
     volume: Vec<VolumeText>,
 }
@@ -84,6 +86,8 @@ struct VolumeText {
 pub struct State {
     directory: PathBuf,
     subsystem: Option<Subsystem>,
+    /// Which hosts are fenced is kept as well.
+    fences: bool,
     volumes: Vec<Known>,
     was_there: bool,
     sharing: Option<Sharing>,
@@ -136,11 +140,12 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(failed(&format!("{FILE} cannot be read"), &error)),
         };
-        let (subsystem, volumes) = parse(&text).map_err(|cause| {
+        let (subsystem, fences, volumes) = parse(&text).map_err(|cause| {
             let advice = "restore it from a backup; without it, hosts take the volumes for others";
             refused(&directory, &format!("{FILE}: {cause}"), advice)
         })?;
-        Ok(Self { directory, subsystem, volumes, was_there: !text.is_empty(), sharing, _lock: lock })
+        let was_there = !text.is_empty();
+        Ok(Self { directory, subsystem, fences, volumes, was_there, sharing, _lock: lock })
     }
 
     /// Where it is.
@@ -183,6 +188,16 @@ impl State {
         Ok(subsystem)
     }
 
+    /// Whether it is kept which hosts are fenced.
+    pub const fn has_fences(&self) -> bool {
+        self.fences
+    }
+
+    /// Notes that it is kept.
+    pub const fn keep_fences(&mut self) {
+        self.fences = true;
+    }
+
     /// The volumes that were served.
     pub fn volumes(&self) -> impl Iterator<Item = &Known> {
         self.volumes.iter()
@@ -223,6 +238,7 @@ impl State {
         Text {
             nqn: self.subsystem.as_ref().map(|subsystem| subsystem.nqn.to_string()),
             serial: self.subsystem.as_ref().map(|subsystem| subsystem.serial.clone()),
+            fences: self.fences,
             volume: self.volumes.iter().map(volume).collect(),
         }
     }
@@ -270,7 +286,7 @@ fn refused(directory: &Path, cause: &str, advice: &str) -> Error {
     }
 }
 
-fn parse(text: &str) -> Result<(Option<Subsystem>, Vec<Known>), String> {
+fn parse(text: &str) -> Result<(Option<Subsystem>, bool, Vec<Known>), String> {
     let text: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let subsystem = match (text.nqn, text.serial) {
         (None, None) => None,
@@ -293,7 +309,7 @@ fn parse(text: &str) -> Result<(Option<Subsystem>, Vec<Known>), String> {
         }
         volumes.push(Known { path, uuid, nsid, bytes, block, reservations, drive });
     }
-    Ok((subsystem, volumes))
+    Ok((subsystem, text.fences, volumes))
 }
 
 fn default_directory() -> Result<PathBuf, Error> {
