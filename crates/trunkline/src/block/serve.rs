@@ -123,6 +123,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let mut fences = Fences::open(&state)?;
     let mut opened = open::all(&settings.volumes, &mut state, args.force)?;
     // Hosts learn the identities only after they are kept.
+    state.begin()?;
     reservations.begin(&state)?;
     fences.begin(&mut state)?;
     state.save()?;

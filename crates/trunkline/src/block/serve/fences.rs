@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use target::{Access, Nqn};
 
-const FILE: &str = "fenced.toml";
+pub(super) const FILE: &str = "fenced.toml";
 /// Locked while one of two processes changes the file.
 const LOCK: &str = "fenced.lock";
 

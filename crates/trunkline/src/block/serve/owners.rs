@@ -19,7 +19,8 @@ use std::sync::Arc;
 use target::pair::{Member, Misuse};
 use target::{Node, Reach, Target};
 
-const DIRECTORY: &str = "owners";
+/// Where the records are.
+pub(super) const DIRECTORY: &str = "owners";
 /// A record is a few words.
 const RECORD_BYTES_MAX: u64 = 4096;
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use target::{HostId, Identity, Registrant, Report, ReservationStore, ReservationType};
 
-const FILE: &str = "reservations.toml";
+pub(super) const FILE: &str = "reservations.toml";
 /// Locked while one of two processes reads or changes the file.
 const LOCK: &str = "reservations.lock";
 const CHECKSUM: &str = "# crc32c ";
@@ -88,13 +88,6 @@ impl Reservations {
             }
             Err(error) => return Err(lost(&directory, &format!("it cannot be read: {error}"))),
         };
-        if !state.was_there() && !volumes.is_empty() {
-            return Err(Error::Refused {
-                sentence: format!("cannot use the state directory {}", directory.display()),
-                cause: format!("{FILE} is there, and block.toml with the volumes that it belongs to is not"),
-                advice: "restore block.toml from a backup; or another --state, for new volumes".to_owned(),
-            });
-        }
         let is_shared = state.is_shared();
         Ok(Self { directory, kept: BTreeSet::new(), is_shared, volumes: Mutex::new(volumes) })
     }

@@ -4,6 +4,7 @@
 //! `lock` keeps two processes from giving out one identity. The processes of two nodes share it,
 //! and decide about identities one after the other, under a lock on `starting`.
 
+use super::{fences, owners, reservations};
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 use target::Nqn;
 
 const FILE: &str = "block.toml";
+/// What is nothing without it.
+const BESIDE: [&str; 3] = [reservations::FILE, fences::FILE, owners::DIRECTORY];
 const LOCK: &str = "lock";
 /// How long a process that was killed may take to end.
 const ENDING: Duration = Duration::from_secs(1);
@@ -145,6 +148,9 @@ impl State {
             refused(&directory, &format!("{FILE}: {cause}"), advice)
         })?;
         let was_there = !text.is_empty();
+        if !was_there {
+            refuse_without(&directory)?;
+        }
         Ok(Self { directory, subsystem, fences, volumes, was_there, sharing, _lock: lock })
     }
 
@@ -168,11 +174,6 @@ impl State {
         if let Some(sharing) = &mut self.sharing {
             sharing.starting = None;
         }
-    }
-
-    /// Whether something was kept when it was opened.
-    pub const fn was_there(&self) -> bool {
-        self.was_there
     }
 
     /// The identity of the subsystem. One that was asked for replaces the name that was kept.
@@ -216,9 +217,22 @@ impl State {
         }
     }
 
+    /// To be called before there is something that is nothing without the file: a first start that
+    /// ends between the two would be taken for a loss.
+    pub fn begin(&self) -> Result<(), Error> {
+        if self.was_there {
+            return Ok(());
+        }
+        self.write(&Text { volume: Vec::new(), fences: false, ..self.text() })
+    }
+
     /// Makes durable what is noted.
     pub fn save(&self) -> Result<(), Error> {
-        let text = toml::to_string(&self.text())
+        self.write(&self.text())
+    }
+
+    fn write(&self, text: &Text) -> Result<(), Error> {
+        let text = toml::to_string(text)
             .map_err(|error| refused(&self.directory, &error.to_string(), "paths that are UTF-8"))?;
         replace(&self.directory, FILE, &text).map_err(|error| {
             refused(&self.directory, &format!("{FILE} cannot be written: {error}"), WRITABLE)
@@ -274,6 +288,28 @@ pub fn replace(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     file.sync_all()?;
     std::fs::rename(&new, directory.join(name))?;
     File::open(directory)?.sync_all()
+}
+
+/// Refuses what is left of a directory whose file is lost: with new identities hosts would write as
+/// if nothing had been reserved or fenced.
+fn refuse_without(directory: &Path) -> Result<(), Error> {
+    for name in BESIDE {
+        let place = directory.join(name);
+        let is_there = place.symlink_metadata().map(|_| true).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(false),
+            _ => Err(refused(directory, &format!("{name}: {error}"), WRITABLE)),
+        })?;
+        if is_there {
+            let cause = format!("{name} is there, and {FILE}, to which it belongs, is missing or empty");
+            let advice = format!(
+                "restore {FILE} from a backup; for new volumes another --state; or remove {}, which forgets \
+                 what was reserved and which hosts were fenced, and hosts take the volumes for others",
+                BESIDE.join(", ")
+            );
+            return Err(refused(directory, &cause, &advice));
+        }
+    }
+    Ok(())
 }
 
 const WRITABLE: &str = "--state DIR, a directory that this user may write to";
@@ -410,6 +446,36 @@ mod tests {
             std::fs::write(directory.path().join(FILE), &text).unwrap();
             let error = State::open(Some(directory.path()), false).unwrap_err().to_string();
             assert!(error.contains(FILE) && error.contains("try:"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_directory_without_its_file_is_refused() {
+        for name in BESIDE {
+            let directory = tempfile::tempdir().unwrap();
+            let open = || State::open(Some(directory.path()), false);
+            let place = directory.path().join(name);
+            std::fs::create_dir(&place).unwrap();
+            for empty in [false, true] {
+                if empty {
+                    std::fs::write(directory.path().join(FILE), "").unwrap();
+                }
+                let error = open().unwrap_err().to_string();
+                assert!(error.contains(FILE) && error.contains(name) && error.contains("try:"), "{error}");
+            }
+            // What the advice says.
+            std::fs::remove_dir(&place).unwrap();
+            let mut state = open().unwrap();
+            let subsystem = state.subsystem(None).unwrap();
+            state.keep(known("/a", 1));
+            state.keep_fences();
+            // A first start that ends here has lost nothing, and has promised nothing.
+            state.begin().unwrap();
+            drop(state);
+            std::fs::create_dir(&place).unwrap();
+            let mut state = open().unwrap();
+            assert_eq!((state.volumes().count(), state.has_fences()), (0, false));
+            assert_eq!(state.subsystem(None).unwrap(), subsystem);
         }
     }
 
