@@ -63,12 +63,15 @@ fn a_host_that_no_list_admits_is_fenced_by_force_only() {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert_eq!(told(&process, &["fenced"]), "");
+    assert_eq!(told(&process, &["fenced", "--json"]), "[]\n");
     for host in [HOST, SPARE] {
         assert_eq!(told(&process, &["fence", host]), format!("{host} is refused\n"));
     }
     assert_eq!(told(&process, &["fence", TYPO, "--force"]), format!("{TYPO} is refused\n"));
     assert_eq!(told(&process, &["fence", TYPO]), format!("{TYPO} was refused already\n"));
     assert_eq!(told(&process, &["fenced"]), format!("{HOST}\n{TYPO}\n{SPARE}\n"));
+    let array: Vec<String> = serde_json::from_str(&told(&process, &["fenced", "--json"])).expect("JSON");
+    assert_eq!(array, [HOST, TYPO, SPARE]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `trunkline block fence` and `unfence`: refuse a host at all servers of this host, for clusters.
 
 use super::document::{self, FENCE, Server, UNFENCE, Which};
+use super::show::json;
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -48,20 +49,47 @@ pub struct UnfenceArgs {
     which: Which,
 }
 
-/// List the hosts that are fenced at all servers of this host.
+/// List the hosts that are fenced at all servers of this host, a line for each.
+///
+/// These are all servers of block volumes of this user (as root: of all users), or the one that
+/// --pid names. A host that only some of them refuse may write at the others: it is not in the
+/// list, and standard error says which ones refuse it.
 #[derive(Debug, Args)]
 pub struct FencedArgs {
     #[command(flatten)]
     which: Which,
+    /// Print JSON: an array with the NQN of each host of the list.
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn fenced(args: &FencedArgs) -> Result<ExitCode, Error> {
     let servers = args.which.all()?;
-    let refused = |host: &String| servers.iter().all(|server| server.fenced.contains(host));
-    let hosts = servers.first().map(|server| server.fenced.iter()).into_iter().flatten();
-    let text: String = hosts.filter(|host| refused(host)).map(|host| format!("{host}\n")).collect();
-    output::print(&text)?;
+    let (everywhere, elsewhere) = fenced_at(&servers);
+    for (host, pids) in elsewhere {
+        let pids: Vec<String> = pids.iter().map(|pid| format!("--pid {pid}")).collect();
+        output::print_to_stderr(&format!(
+            "note: {host} is not fenced at all servers: {} alone\n",
+            pids.join(", ")
+        ));
+    }
+    let lines = || everywhere.iter().map(|host| format!("{host}\n")).collect();
+    output::print(&if args.json { json(&everywhere) } else { lines() })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The hosts that all servers refuse, and those that some refuse, with the processes that do.
+fn fenced_at(servers: &[Server]) -> (Vec<&str>, BTreeMap<&str, Vec<u32>>) {
+    let mut hosts: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for server in servers {
+        for host in &server.fenced {
+            hosts.entry(host).or_default().push(server.pid);
+        }
+    }
+    let everywhere = hosts.iter().filter(|(_, pids)| pids.len() == servers.len()).map(|(host, _)| *host);
+    let everywhere = everywhere.collect();
+    hosts.retain(|_, pids| pids.len() < servers.len());
+    (everywhere, hosts)
 }
 
 pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
@@ -165,21 +193,29 @@ fn wait(server: &Server, host: &str, deadline: Instant) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn server(fenced: &[&str], named: &[&str], connected: &[(&str, bool)]) -> Server {
         let controller = |(host, for_discovery): &(&str, bool)| {
-            json!({
+            serde_json::json!({
                 "cntlid": 1, "for_discovery": for_discovery, "host": host, "host_id": "", "node": "A",
                 "peer": null, "is_ready": true, "io_queues": 1, "keep_alive_ms": 0, "namespaces": [],
             })
         };
         let controllers: Vec<_> = connected.iter().map(controller).collect();
-        let document = json!({
+        let document = serde_json::json!({
             "format": document::FORMAT, "pid": 1, "version": "", "subsystem": "", "serial": "", "state": "/",
             "addresses": [], "fenced": fenced, "named": named, "volumes": [], "controllers": controllers,
         });
         serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn a_host_that_some_servers_refuse_is_not_fenced_and_is_told_apart() {
+        let one = server(&["a", "b"], &[], &[]);
+        let two = Server { pid: 2, ..server(&["b", "c"], &[], &[]) };
+        let servers = [one, two];
+        assert_eq!(fenced_at(&servers), (vec!["b"], BTreeMap::from([("a", vec![1]), ("c", vec![2])])));
+        assert_eq!(fenced_at(&servers[..1]), (vec!["a", "b"], BTreeMap::new()));
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn print(text: String) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn json(value: &impl Serialize) -> String {
+pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
