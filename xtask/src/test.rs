@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// Only list what would run and what it needs.
     #[arg(long)]
     list: bool,
-    /// Directory of an external suite that you have built (pjdfstest, cthon04, io500, ltp, xfstests or
-    /// blktests), or a directory with several of them under these names.
+    /// Directory of an external suite that you have built (pjdfstest, cthon04, io500, ltp, xfstests
+    /// or blktests), or a directory with several of them under these names.
     #[arg(long, value_name = "DIR")]
     suite_dir: Option<PathBuf>,
     /// Run only these suites.

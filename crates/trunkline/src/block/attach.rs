@@ -53,7 +53,8 @@ pub struct AttachArgs {
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     hostnqn: Option<Nqn>,
     /// Host identifier, a UUID, for a target that expects one of this host [default: one of its own
-    /// for each disk]. Only one disk at a time may have it: the next one ends what the last one left.
+    /// for each disk]. Only one disk at a time may have it: the next one ends what the last one
+    /// left.
     #[arg(long, value_name = "UUID", value_parser = host_id, requires = "nqn")]
     hostid: Option<HostId>,
     /// File with the secret of this host (`DHHC-1:...`), for a target that asks it to authenticate.

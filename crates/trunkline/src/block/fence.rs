@@ -159,10 +159,10 @@ fn named(server: &Server) -> impl Iterator<Item = &String> {
 }
 
 /// Waits until the host has no controller and all volumes are served: then nothing that it has
-/// begun goes on. Those of discovery have no data, and stay. A volume whose node has ended or hangs may still be written by the system; it is
-/// served when the other node has its lock. What a node has forwarded that has ended since is
-/// waited for as well. A server that ends meanwhile says nothing of what its drives still execute,
-/// so that is no success.
+/// begun goes on. Controllers of discovery have no data, and stay. A volume whose node has ended or
+/// hangs may still be written by the system; it is served when the other node has its lock. What a
+/// node has forwarded that has ended since is waited for as well. A server that ends meanwhile says
+/// nothing of what its drives still execute, so that is no success.
 fn wait(server: &Server, host: &str, deadline: Instant) -> Result<(), Error> {
     loop {
         let now = Which::of(server.pid).server()?;

@@ -93,19 +93,7 @@ fn one(wanted: &Wanted, state: &mut State, force: bool, taken: &mut BTreeSet<u32
         optimal_blocks: facts.optimal_transfer,
     });
     let block = facts.block.bytes();
-    if let Some(cause) = tail(bytes, block) {
-        if known.is_none() {
-            return Err(Error::Refused {
-                sentence: format!("cannot serve {}", path.display()),
-                cause,
-                advice: format!(
-                    "block = 512 in the file (-c), or for a file truncate -s %{block} {}, which makes it longer",
-                    path.display()
-                ),
-            });
-        }
-        opened.warnings.push(cause);
-    }
+    opened.warnings.extend(tail(&path, bytes, block, known.is_some())?);
     state.keep(Known { path, uuid, nsid, bytes, block, reservations: true, drive });
     if state.is_shared() {
         opened.volume = None;
@@ -184,12 +172,23 @@ fn check(path: &Path, known: &Known, bytes: u64, wanted: &Wanted) -> Result<(), 
     Ok(())
 }
 
-/// What is at the end of a file or device and no host would see.
-fn tail(bytes: u64, block: u32) -> Option<String> {
-    let rest = bytes.checked_rem(block.into()).filter(|rest| *rest > 0)?;
-    Some(format!(
+/// What hosts do not see of a volume that they know; another one is refused.
+fn tail(path: &Path, bytes: u64, block: u32, is_known: bool) -> Result<Option<String>, Error> {
+    let Some(rest) = bytes.checked_rem(block.into()).filter(|rest| *rest > 0) else { return Ok(None) };
+    let cause = format!(
         "it has {bytes} bytes: its last {rest} bytes are no whole block of {block}, and no host sees them"
-    ))
+    );
+    if is_known {
+        return Ok(Some(cause));
+    }
+    let path = path.display();
+    Err(Error::Refused {
+        sentence: format!("cannot serve {path}"),
+        cause,
+        advice: format!(
+            "block = 512 in the file (-c), or for a file truncate -s %{block} {path}, which makes it longer"
+        ),
+    })
 }
 
 /// A name for people, of visible characters.
