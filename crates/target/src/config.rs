@@ -198,8 +198,8 @@ impl Default for Limits {
             memory_bytes: 1 << 30,
             io_queues: 32,
             transfer: Duration::from_secs(30),
-            // As long as a host has for Connect before.
-            authentication: Duration::from_secs(10),
+            // A kernel tries its algorithms out before it uses them for the first time: seconds.
+            authentication: Duration::from_secs(30),
             last_words: Duration::from_secs(2),
             stall: Duration::from_secs(4),
             engine: Choice::Automatic,
