@@ -45,8 +45,8 @@ pub fn discover(
     within: Duration,
 ) -> Result<Vec<Found>, Error> {
     let address = address.into();
-    let unreachable = |lost: &Lost| Error::NoDiscovery { address, cause: lost.to_string() };
-    let mut session = Session::open(address, within).map_err(|lost| unreachable(&lost))?;
+    let missing = |lost: &Lost| Error::NoDiscovery { address, cause: lost.to_string() };
+    let mut session = Session::open(address, within).map_err(|lost| missing(&lost))?;
     let config = HostConfig {
         host: host.clone(),
         host_id,
@@ -62,7 +62,7 @@ pub fn discover(
             Error::Refused { address, refusal: Refusal::Connect(status) }
         }
         Failed::Lost(Lost::Refused(refusal)) => Error::Refused { address, refusal },
-        Failed::Lost(lost) => unreachable(&lost),
+        Failed::Lost(lost) => missing(&lost),
         Failed::Log(error) => Error::Discovery(error),
     })
 }

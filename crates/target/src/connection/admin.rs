@@ -1,7 +1,7 @@
 //! The commands of an admin queue, and Connect. They are rare; their data have memory of their own.
 
 use super::{Authentication, Connection, Context, EndReason, Link, Role};
-use crate::controllers::Queue;
+use crate::controllers::{Controllers, Queue};
 use crate::inbound::{Data, Place};
 use nvme::controller::{Refusal, Subsystem};
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, InvalidParameter};
@@ -79,9 +79,22 @@ impl Admin {
         self.owed.settle(cid);
     }
 
-    /// The controllers answer a command of this queue.
-    pub(crate) fn owe(&mut self, sqe: &Sqe) {
+    /// Hands a command to the controllers, with the data that came for it.
+    pub(crate) fn command(&mut self, here: usize, controllers: &Controllers, sqe: &Sqe, data: &[u8]) {
         self.owed.add(sqe);
+        controllers.command(here, self.queue, sqe, data);
+    }
+
+    /// Has the controllers answer a command with a status.
+    pub(crate) fn refuse(&mut self, here: usize, controllers: &Controllers, sqe: &Sqe, status: Status) {
+        self.owed.add(sqe);
+        controllers.refuse(here, self.queue, sqe, status);
+    }
+
+    /// Has the controllers answer a command that was executed before.
+    pub(crate) fn answer(&mut self, here: usize, controllers: &Controllers, sqe: &Sqe, data: Vec<u8>) {
+        self.owed.add(sqe);
+        controllers.answer(here, self.queue, sqe, data);
     }
 
     pub(crate) fn receives_since(&self) -> Option<Instant> {
@@ -134,8 +147,7 @@ impl Connection {
             if Subsystem::asks_for_io_counts(sqe) {
                 context.shared.update_io_counts();
             }
-            admin.owe(sqe);
-            context.shared.controllers.command(self.place.event_loop, admin.queue, sqe, &[]);
+            admin.command(self.place.event_loop, &context.shared.controllers, sqe, &[]);
             return Ok(Place::Nowhere);
         };
         let tag = admin.transfers.iter().position(Option::is_none).unwrap_or(admin.transfers.len());
@@ -167,8 +179,7 @@ impl Connection {
                 self.fail_half(failed, context);
             }
             Role::Admin(admin) => {
-                admin.owe(sqe);
-                context.shared.controllers.refuse(self.place.event_loop, admin.queue, sqe, status);
+                admin.refuse(self.place.event_loop, &context.shared.controllers, sqe, status);
             }
             Role::Pending => {
                 let cqe = nvme::Cqe { cid: sqe.cid, status, ..nvme::Cqe::default() };
@@ -197,8 +208,7 @@ impl Connection {
         match (progress, &mut self.role) {
             (Progress::Failed(status), _) => self.refuse(&sqe, status, context),
             (_, Role::Admin(admin)) => {
-                admin.owe(&sqe);
-                context.shared.controllers.command(self.place.event_loop, admin.queue, &sqe, memory);
+                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, memory);
                 Ok(())
             }
             (_, _) => self.connect(&sqe, memory, context),
@@ -223,13 +233,11 @@ impl Connection {
             return Ok(());
         }
         let Some(transfer) = place.and_then(Option::take) else { return Ok(()) };
-        let queue = admin.queue;
+        let Transfer { sqe, memory, .. } = transfer;
         match progress {
-            Progress::Failed(status) => self.refuse(&transfer.sqe, status, context),
+            Progress::Failed(status) => self.refuse(&sqe, status, context),
             _ => {
-                let here = self.place.event_loop;
-                admin.owe(&transfer.sqe);
-                context.shared.controllers.command(here, queue, &transfer.sqe, &transfer.memory);
+                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, &memory);
                 Ok(())
             }
         }

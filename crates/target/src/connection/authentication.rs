@@ -252,8 +252,7 @@ impl Connection {
                 self.fail_half(failed, context);
             }
             Role::Admin(admin) => {
-                admin.owe(sqe);
-                context.shared.controllers.answer(self.place.event_loop, admin.queue, sqe, data);
+                admin.answer(self.place.event_loop, &context.shared.controllers, sqe, data);
             }
             Role::Pending => {}
         }

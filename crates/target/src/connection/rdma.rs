@@ -382,8 +382,7 @@ impl Connection {
             }
             (Into::Bytes(bytes), Role::Admin(admin)) => {
                 let Some(sqe) = admin.take_transfer(tag) else { return Ok(()) };
-                let queue = admin.queue;
-                context.shared.controllers.command(self.place.event_loop, queue, &sqe, &bytes);
+                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, &bytes);
                 Ok(())
             }
             (Into::Bytes(bytes), Role::Pending) => self.finish_capsule(&bytes, Progress::Complete, context),
