@@ -772,7 +772,7 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
     let half = with(&file_in(directory.path(), "half.img", (1 << 20) + 512), &[]);
     assert!(half.contains("its last 512 bytes") && half.contains("block = 512"), "{half}");
     let odd = with(&file_in(directory.path(), "odd.img", (1 << 20) + 100), &[]);
-    assert!(odd.contains("truncate -s %512") && !odd.contains("10G"), "{odd}");
+    assert!(odd.contains("truncate -s %4096") && !odd.contains("10G"), "{odd}");
     let error = with(&foreign, &[]);
     assert!(error.contains("ext4") && error.contains("--force"), "{error}");
     assert!(with(&good, &["--volume", &good]).contains("good.img"), "a file twice");

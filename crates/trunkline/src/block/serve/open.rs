@@ -212,9 +212,9 @@ fn explain_drive(path: &Path, error: &DriveError) -> Error {
         DriveError::Locked { .. } => "end the other process, or wait until its device has finished",
         DriveError::NotDirect { .. } => "a file on ext4, XFS or btrfs, or a block device",
         DriveError::Size { bytes: 0, .. } => "truncate -s 10G FILE     to make it of that size",
-        DriveError::Size { block, .. } => {
-            whole =
-                format!("truncate -s %{block} {}     makes a file longer, to whole blocks", path.display());
+        // To the largest blocks that hosts may see.
+        DriveError::Size { .. } => {
+            whole = format!("truncate -s %4096 {}     makes a file longer, to whole blocks", path.display());
             &whole
         }
         DriveError::System { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
