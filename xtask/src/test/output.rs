@@ -37,6 +37,9 @@ pub(super) struct Reader {
     last: VecDeque<String>,
     /// Tests that the program named as slow and that have not ended.
     slow: Vec<String>,
+    /// The test that runs alone and whose output is passed on as it comes: its result follows on a
+    /// line of its own, and the report of failures has none of its output.
+    uncaptured: Option<String>,
 }
 
 impl Reader {
@@ -66,8 +69,25 @@ impl Reader {
                 self.slow.retain(|slow| slow != test);
             }
         }
+        self.uncaptured_test(words);
         if self.reporting {
             remember(&mut self.failure().report, line);
+        }
+    }
+
+    /// Keeps the last lines of a failed test whose output is not captured.
+    fn uncaptured_test(&mut self, words: &str) {
+        if let Some((test, result)) = words.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            let ended = ["ok", "FAILED", "ignored"].iter().any(|word| result.starts_with(word));
+            self.uncaptured = (!ended).then(|| test.to_owned());
+        } else if matches!(words, "ok" | "FAILED")
+            && let Some(test) = self.uncaptured.take()
+            && words == "FAILED"
+        {
+            let last = std::mem::take(&mut self.last);
+            let failure = self.failure();
+            failure.tests.push(test);
+            last.iter().for_each(|line| remember(&mut failure.report, line));
         }
     }
 
@@ -191,6 +211,33 @@ test result: ok. 1 passed
         assert_eq!(failure.tests, ["broken::one"]);
         assert!(failure.report.iter().any(|line| line.contains("left is not right")), "{failure:?}");
         assert!(!failure.report.iter().any(|line| line.contains("test result")), "{failure:?}");
+    }
+
+    #[test]
+    fn a_test_whose_output_is_not_captured_is_told_with_its_last_lines() {
+        let run = "     Running tests/a.rs (target/debug/deps/a-1)
+test fine ... it says something
+ok
+test broken ... it begins
+thread panicked: left is not right
+FAILED
+test later ... it says more
+ok
+
+failures:
+
+failures:
+    broken
+
+test result: FAILED. 2 passed; 1 failed
+";
+        let (reader, mut out) = (Mutex::new(Reader::default()), Vec::new());
+        copy(run.as_bytes(), &mut out, &reader);
+        let failures = reader.into_inner().expect("nobody panicked").failures;
+        let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+        assert_eq!(failure.tests, ["broken"]);
+        assert!(failure.report.iter().any(|line| line.contains("left is not right")), "{failure:?}");
+        assert!(!failure.report.iter().any(|line| line.contains("says more")), "{failure:?}");
     }
 
     #[test]
