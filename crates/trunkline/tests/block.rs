@@ -488,6 +488,7 @@ fn a_volume_is_given_to_a_node_of_a_running_server() {
     let process = start(&pair);
     assert_eq!(told(&process, &["own", "1", "B"]), "namespace 1: node B owns it now\n");
     assert_eq!(told(&process, &["own", "1", "b"]), "namespace 1: node B owned it already\n");
+    assert!(told(&process, &["own", "1", "B", "--json"]).contains("\"owner\": \"B\""));
     let (status, text) = ask(&process, &["own", "7", "A"]);
     assert!(status == Some(1) && text.contains("there is no namespace 7"), "{text}");
     assert_eq!(ask(&process, &["own", "1", "C"]).0, Some(2));

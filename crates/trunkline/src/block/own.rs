@@ -1,6 +1,7 @@
 //! `trunkline block own`: gives a volume to a node of a running server.
 
-use super::document::{self, OWN, Which};
+use super::document::{self, OWN, Server, Which};
+use super::show::json;
 use crate::error::Error;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -19,6 +20,10 @@ pub struct OwnArgs {
     node: NodeName,
     #[command(flatten)]
     which: Which,
+    /// Print JSON: the volume, as an object of `trunkline block list --json`. While it moves
+    /// between two processes, its `reach` is `moving`.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -33,6 +38,12 @@ pub fn run(args: &OwnArgs) -> Result<ExitCode, Error> {
     let server = args.which.server()?;
     let node = if args.node == NodeName::A { "A" } else { "B" };
     let text = document::order(server.pid, &format!("{OWN} {} {node}", args.nsid))?;
+    let text = if args.json { volume(&args.which.server()?, args.nsid) } else { text };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A volume as JSON.
+fn volume(server: &Server, nsid: u32) -> String {
+    json(&server.volumes.iter().find(|volume| volume.nsid == nsid))
 }
