@@ -32,6 +32,7 @@ mod remote;
 mod report;
 mod rm;
 mod serve;
+mod service_manager;
 mod signals;
 mod stat;
 mod status;

@@ -7,6 +7,7 @@ mod systemd;
 use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::output;
+use crate::service_manager;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
 use server::config::size;
@@ -240,7 +241,7 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     let published = publish(&metrics, server.statistics_reader(), Arc::clone(&is_ready), &exports)?;
     text.push_str("ready\n");
     output::print(&text)?;
-    systemd::ready("serving");
+    service_manager::ready("serving");
     let server = Arc::new(Mutex::new(Some(server)));
     systemd::watch(&server);
     Ok(handle_signals(&server, signals, &args, || {
@@ -296,7 +297,7 @@ fn reload(server: &Server, args: &ServeArgs) {
         );
         return;
     }
-    systemd::reloading();
+    service_manager::reloading();
     let text = args.config(&[]).and_then(|config| Ok(server.reload(config)?));
     match text {
         Err(error) => tracing::error!("the configuration stays as it was: {error}"),
@@ -307,7 +308,7 @@ fn reload(server: &Server, args: &ServeArgs) {
             output::print_to_stderr(&format!("reloaded: {changed} changed, {refused} not taken over\n"));
         }
     }
-    systemd::ready("serving");
+    service_manager::ready("serving");
 }
 
 /// Handles signals until the server has ended. `before_drain` is called before each attempt to end.
@@ -334,7 +335,7 @@ fn handle_signals(
             // The second signal. The status is that of a shell for a signal.
             return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
         };
-        systemd::notify("STOPPING=1");
+        service_manager::stopping();
         tracing::info!("draining: what has been received is answered, within {DRAIN:?}");
         let handle = handle.clone();
         std::thread::spawn(move || {

@@ -16,6 +16,7 @@ mod state;
 use crate::error::Error;
 use crate::live::{self, Identity, MetricsArgs, Publication, Watched};
 use crate::output;
+use crate::service_manager;
 use address::Address;
 use clap::Args;
 use config::{Allow, Settings, Source};
@@ -159,6 +160,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
         tracing::warn!(%error, "`trunkline block list` and its like will not find this server");
     });
     output::print(&greeting)?;
+    service_manager::ready("serving");
     let ended = serving.run(&events);
     drop(socket);
     published.count();
@@ -342,10 +344,14 @@ impl Serving<'_> {
     fn run(&mut self, events: &Receiver<Event>) -> Result<(), Error> {
         loop {
             match events.recv_timeout(CHECK) {
-                Ok(Event::Signal(SIGHUP)) => match self.reload() {
-                    Ok(text) => output::print_to_stderr(&text),
-                    Err(error) => output::print_to_stderr(&format!("not reloaded: {error}\n")),
-                },
+                Ok(Event::Signal(SIGHUP)) => {
+                    service_manager::reloading();
+                    match self.reload() {
+                        Ok(text) => output::print_to_stderr(&text),
+                        Err(error) => output::print_to_stderr(&format!("not reloaded: {error}\n")),
+                    }
+                    service_manager::ready("serving");
+                }
                 Ok(Event::Question(question)) => {
                     let answer = self.handle(&question.text);
                     question.answer(&answer);
@@ -452,6 +458,7 @@ fn pass_signals(mut signals: Signals, events: Sender<Event>) {
 
 /// Ends the target; a second signal does not wait for commands that have begun.
 fn stop(target: Arc<Target>, events: &Receiver<Event>) -> Result<ExitCode, Error> {
+    service_manager::stopping();
     tracing::info!("ending: commands that have begun are finished");
     let stopping = std::thread::spawn(move || target.stop());
     while !stopping.is_finished() {
