@@ -1,5 +1,6 @@
 //! Files and block devices with direct I/O: their operations, as worker threads execute them.
 
+mod content;
 pub(crate) mod open;
 
 use crate::operation::Fault;

@@ -225,3 +225,30 @@ fn a_file_with_something_on_it_is_adopted_by_force_only() {
     drop(drive);
     assert!(Drive::open(&path, How::Adopt { force: false }).is_ok(), "it is empty now");
 }
+
+#[test]
+fn a_file_with_data_that_nothing_recognizes_is_adopted_by_force_only() {
+    let dir = directory();
+    let path = dir.path().join("disk.img");
+    let adopt = |force| Drive::open(&path, How::Adopt { force });
+    let bytes = 8 << 20;
+    // At the beginning, at the end, and where a sparse file first has data.
+    for at in [4096, bytes - 1, bytes / 2 + 5000] {
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(bytes).unwrap();
+        file.sync_all().unwrap();
+        drop(adopt(false).expect("a file without data is empty"));
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1], at).unwrap();
+        file.sync_all().unwrap();
+        let error = adopt(false).unwrap_err().to_string();
+        assert!(error.contains(&format!("it has data that nothing recognizes at {at:#x}")), "{error}");
+        drop(adopt(true).unwrap());
+        drop(Drive::open(&path, How::Known).expect("a drive of ours has data"));
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0], at).unwrap();
+        file.sync_all().unwrap();
+        drop(adopt(false).expect("it is all zeroes"));
+    }
+    // Smaller than a sample.
+    fs::write(&path, [vec![0; 4095], vec![7]].concat()).unwrap();
+    assert!(adopt(false).unwrap_err().to_string().contains("at 0xfff"));
+}

@@ -3,7 +3,7 @@
 //! The order matters: nothing is changed before the lock is held, and a device is asked for
 //! signatures through the descriptor that is locked, not by its name.
 
-use super::Disk;
+use super::{Disk, content};
 use crate::drive::{Info, Kind};
 use crate::error::{Error, Result};
 use crate::{signature, sys, sysfs};
@@ -30,7 +30,8 @@ pub enum How {
     /// Its owner has recorded it as a drive. What guests keep on it, such as file systems, is
     /// theirs; nothing is checked but that nobody else uses it.
     Known,
-    /// A file or device that was no drive before. It is refused if anything is recognized on it.
+    /// A file or device that was no drive before. It is refused if anything is recognized on it, or
+    /// if it has data.
     Adopt {
         /// Take it whatever is on it.
         force: bool,
@@ -64,7 +65,10 @@ pub(crate) fn open(path: &Path, how: How) -> Result<(Disk, Info)> {
     lock(path, &file)?;
     let opened = describe(path, file, is_device)?;
     if how == (How::Adopt { force: false }) {
-        let found = signature::probe(path, opened.0.file.as_fd())?;
+        let mut found = signature::probe(path, opened.0.file.as_fd())?;
+        if found.is_empty() {
+            found = content::probe(path, &opened.0, opened.1.bytes)?;
+        }
         if !found.is_empty() {
             return Err(Error::Foreign { path: path.to_owned(), found });
         }

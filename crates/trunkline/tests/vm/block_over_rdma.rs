@@ -54,7 +54,7 @@ fn on_our_pair() {
     const PORTS: [&str; 2] = ["rdma:10.77.1.2:12450", "rdma:10.77.1.2:12451"];
     let before = held();
     run(&format!(
-        "modprobe brd rd_nr=1 rd_size=65536; wipefs -a {STORE}; rm -rf /run/over-rdma
+        "modprobe brd rd_nr=1 rd_size=65536; dd if=/dev/zero of={STORE} bs=1M count=64 2>/dev/null; rm -rf /run/over-rdma
          cat > /run/over-rdma.toml << END
 nqn = \"{SUBSYSTEM}\"
 state = \"/run/over-rdma\"

@@ -82,7 +82,7 @@ impl Joined {
              modprobe -r nvme-tcp nvme-fabrics nvme-core
              modprobe nvme-core multipath=N; [ $(cat /sys/module/nvme_core/parameters/multipath) = N ]
              modprobe nvme-tcp; modprobe dm-multipath; modprobe nf_tables
-             modprobe brd rd_nr=1 rd_size=65536; wipefs -a /dev/ram0
+             modprobe brd rd_nr=1 rd_size=65536; dd if=/dev/zero of=/dev/ram0 bs=1M count=64 2>/dev/null
              rm -rf /run/trunkline-joined /run/stop; mkdir -p /etc/multipath
              cat > /etc/multipath.conf << 'END'\n{MULTIPATH_CONF}END
              cat > {CONFIG} << 'END'

@@ -20,7 +20,7 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn new() -> Self {
         sh("modprobe nvme-tcp; modprobe brd rd_nr=1 rd_size=65536
-            wipefs -a /dev/ram0");
+            dd if=/dev/zero of=/dev/ram0 bs=1M count=64 2>/dev/null");
         let listen = PORTS.map(|port| format!("10.77.1.2:{port}"));
         let arguments = [
             "block",
@@ -280,7 +280,7 @@ impl Cluster {
     fn new() -> Self {
         sh("modprobe -r nvme-tcp nvme-fabrics nvme-core
             modprobe nvme-core multipath=N; modprobe nvme-tcp; modprobe brd rd_nr=1 rd_size=65536
-            rm -rf /run/trunkline-reserved; wipefs -a /dev/ram0");
+            rm -rf /run/trunkline-reserved; dd if=/dev/zero of=/dev/ram0 bs=1M count=64 2>/dev/null");
         let mut cluster = Self { server: None };
         cluster.start();
         cluster

@@ -18,7 +18,7 @@ struct Served(Running);
 impl Served {
     fn new() -> Self {
         sh("modprobe nvme-rdma; modprobe brd rd_nr=1 rd_size=65536
-            wipefs -a /dev/ram0; rm -rf /run/trunkline-over-rdma");
+            dd if=/dev/zero of=/dev/ram0 bs=1M count=64 2>/dev/null; rm -rf /run/trunkline-over-rdma");
         let listen = PORTS.map(|port| format!("--listen rdma:10.77.1.2:{port}")).join(" ");
         let arguments = format!(
             "block serve --volume mem:64MiB --volume /dev/ram0 {listen} --state /run/trunkline-over-rdma \

@@ -204,8 +204,8 @@ fn explain_drive(path: &Path, error: &DriveError) -> Error {
         DriveError::Exists { .. } => "another name",
         DriveError::NotADrive { .. } => "a regular file or a block device",
         DriveError::Foreign { .. } => {
-            "another one, wipefs -a if nobody needs what is on it, or --force; if it was served before, the \
-             state directory that has its identity and its reservations"
+            "if it was served before, the state directory that has its identity and its reservations; \
+             another one; or --force if nobody needs what is on it"
         }
         DriveError::NotProbed { .. } => "apt install util-linux",
         DriveError::InUse { .. } => "unmount it, or take it out of its array or volume group",
