@@ -6,7 +6,7 @@ mod suite;
 
 use drives::{Choice, Drive, Engine, Error, Fault, How, Kind, Operation, Queue};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -238,13 +238,13 @@ fn a_file_with_data_that_nothing_recognizes_is_adopted_by_force_only() {
         file.set_len(bytes).unwrap();
         file.sync_all().unwrap();
         drop(adopt(false).expect("a file without data is empty"));
-        std::os::unix::fs::FileExt::write_all_at(&file, &[1], at).unwrap();
+        file.write_all_at(&[1], at).unwrap();
         file.sync_all().unwrap();
         let error = adopt(false).unwrap_err().to_string();
         assert!(error.contains(&format!("it has data that nothing recognizes at {at:#x}")), "{error}");
         drop(adopt(true).unwrap());
         drop(Drive::open(&path, How::Known).expect("a drive of ours has data"));
-        std::os::unix::fs::FileExt::write_all_at(&file, &[0], at).unwrap();
+        file.write_all_at(&[0], at).unwrap();
         file.sync_all().unwrap();
         drop(adopt(false).expect("it is all zeroes"));
     }

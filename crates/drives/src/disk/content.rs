@@ -14,26 +14,21 @@ use std::path::Path;
 /// How much is read at the beginning, at the end, and where a file first has data.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Data in the samples, as one signature at most.
-pub(super) fn probe(path: &Path, disk: &Disk, bytes: u64) -> Result<Vec<Signature>> {
-    let align = disk.memory_align.max(1);
+/// The first data in the samples, if there are any.
+pub(super) fn probe(path: &Path, disk: &Disk, bytes: u64) -> Result<Option<Signature>> {
     let length = SAMPLE_BYTES.min(bytes);
-    let mut memory = vec![0; length as usize + align];
-    let start = memory.as_ptr().align_offset(align);
-    let Some(sample) = memory.get_mut(start..start + length as usize) else { return Ok(Vec::new()) };
+    let mut memory = vec![0; length as usize + disk.memory_align];
+    let start = memory.as_ptr().align_offset(disk.memory_align);
+    let (_, memory) = memory.split_at_mut(start);
+    let (sample, _) = memory.split_at_mut(length as usize);
     for offset in samples(disk, bytes, length) {
-        let read = disk.file.read_at(sample, offset).map_err(Error::system("read", path))?;
-        let data = sample.get(..read).unwrap_or_default();
-        if let Some(at) = data.iter().position(|byte| *byte != 0) {
-            let offset = format!("{:#x}", offset + at as u64);
-            return Ok(vec![Signature {
-                kind: "data that nothing recognizes".to_owned(),
-                label: None,
-                offset,
-            }]);
+        disk.file.read_exact_at(sample, offset).map_err(Error::system("read", path))?;
+        if let Some(at) = sample.iter().position(|byte| *byte != 0) {
+            let kind = "data that nothing recognizes".to_owned();
+            return Ok(Some(Signature { kind, label: None, offset: format!("{:#x}", offset + at as u64) }));
         }
     }
-    Ok(Vec::new())
+    Ok(None)
 }
 
 /// Where the samples begin, in whole blocks.

@@ -67,7 +67,7 @@ pub(crate) fn open(path: &Path, how: How) -> Result<(Disk, Info)> {
     if how == (How::Adopt { force: false }) {
         let mut found = signature::probe(path, opened.0.file.as_fd())?;
         if found.is_empty() {
-            found = content::probe(path, &opened.0, opened.1.bytes)?;
+            found.extend(content::probe(path, &opened.0, opened.1.bytes)?);
         }
         if !found.is_empty() {
             return Err(Error::Foreign { path: path.to_owned(), found });
