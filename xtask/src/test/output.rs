@@ -78,7 +78,7 @@ impl Reader {
     /// Keeps the last lines of a failed test whose output is not captured.
     fn uncaptured_test(&mut self, words: &str) {
         if let Some((test, result)) = words.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            let ended = ["ok", "FAILED", "ignored"].iter().any(|word| result.starts_with(word));
+            let ended = matches!(result, "ok" | "FAILED") || result.starts_with("ignored");
             self.uncaptured = (!ended).then(|| test.to_owned());
         } else if matches!(words, "ok" | "FAILED")
             && let Some(test) = self.uncaptured.take()
@@ -216,9 +216,9 @@ test result: ok. 1 passed
     #[test]
     fn a_test_whose_output_is_not_captured_is_told_with_its_last_lines() {
         let run = "     Running tests/a.rs (target/debug/deps/a-1)
-test fine ... it says something
+test fine ... okay, it says
 ok
-test broken ... it begins
+test broken ... ok so far
 thread panicked: left is not right
 FAILED
 test later ... it says more
