@@ -159,7 +159,7 @@ impl Gauges {
 
 /// What all rounds share: a mount of the library, and a directory mounted by a separate process.
 struct Mounts {
-    library: Arc<Mount>,
+    in_process: Arc<Mount>,
     mounted: Mounted,
 }
 
@@ -211,7 +211,7 @@ fn inject_fault(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) 
 
 /// Runs one load on both mounts, with or without faults.
 fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
-    let mount = &mounts.library;
+    let mount = &mounts.in_process;
     let undecided_before = mount.statistics().replays.undecided;
     let label = if faults { format!("seed-{seed}") } else { "no-fault".to_owned() };
     let places = [mounts.mounted.directory.as_path(), &testbed.served()];
@@ -258,11 +258,11 @@ fn soak(minutes: f64, first_seed: u64) {
     let mut testbed = FaultTestbed::build(Store::ByParts);
     let place = temp_dir("soak");
     let mounts = Mounts {
-        library: testbed.mount(Origin::Anywhere),
+        in_process: testbed.mount(Origin::Anywhere),
         mounted: testbed.mounted_at(place.path(), Origin::EachAddress),
     };
     round(&mut testbed, &mounts, first_seed, false);
-    wait_until_whole(&mounts.library);
+    wait_until_whole(&mounts.in_process);
     // A server closes objects of its directory that were not used for twenty seconds.
     pass(HELD);
     let before = Gauges::read(&testbed, &mounts);
@@ -272,7 +272,7 @@ fn soak(minutes: f64, first_seed: u64) {
         round(&mut testbed, &mounts, seed, true);
         seed += 1;
     }
-    wait_until_whole(&mounts.library);
+    wait_until_whole(&mounts.in_process);
     let mut last = before;
     let back = catch_unwind(AssertUnwindSafe(|| {
         Deadline::wait_until("gauges back where they were", SETTLE_TIMEOUT, || {
