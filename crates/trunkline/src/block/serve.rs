@@ -48,10 +48,10 @@ const CHECK: Duration = Duration::from_secs(1);
 ///
 /// Each --volume is a namespace. A file or device is locked while it is served, and refused if
 /// something is on it; once it was served, its identity is kept in the state directory, and it is
-/// taken as what it was. Hosts that are allowed here see all volumes; a file
-/// says which of them sees which, with groups of hosts. Hosts are admitted by their names, which
-/// are claims and no proof, unless the file has secrets by which they prove who they are; nothing
-/// is encrypted: serve on a network that only they reach. docs/BLOCK.md says what is promised.
+/// taken as what it was. Hosts that are allowed here see all volumes; a file says which of them
+/// sees which, with groups of hosts. Hosts are admitted by their names, which are claims and no
+/// proof, unless the file has secrets by which they prove who they are; nothing is encrypted: serve
+/// on a network that only they reach. docs/BLOCK.md says what is promised.
 ///
 /// SIGHUP reads the configuration file again, and takes over which hosts see which volumes, their
 /// secrets for connections that authenticate from then on, and which node owns the volumes.

@@ -46,7 +46,7 @@ systemctl stop trunkline
 echo "stopped: $(value Result)"
 "#;
 
-/// The same for block volumes: as one process, and then as a pair, whose node A is killed.
+/// The same for block volumes: as one process, and then as a pair, whose node A hangs.
 const BLOCK_SCRIPT: &str = r#"
 apt-get install --yes --no-install-recommends /test/trunkline.deb
 value() { systemctl show "$1" --property "$2" --value; }
@@ -78,7 +78,8 @@ owner() { trunkline block list --json | tr -d '\n' | grep -q "\"owner\": \"$1\".
 wait_for 'owner A'
 # A node that is killed before the other one has found it comes back with what it had.
 wait_for '[ "$(trunkline block dump | grep -c "\"has_other\": true")" = 2 ]'
-systemctl kill --signal KILL trunkline-block@A
+# Node A hangs: node B kills it, from within its unit.
+systemctl kill --signal STOP trunkline-block@A
 wait_for 'owner B'
 wait_for 'restarted trunkline-block@A'
 trunkline block list --json | grep -o '"owner": .*'
@@ -110,6 +111,14 @@ fn require(lines: &[&str], (log, container): &(String, Process)) {
     for line in lines {
         assert!(log.lines().any(|said| said == *line), "{line} is not in\n{log}\n{}", container.all_output());
     }
+}
+
+#[test]
+fn the_units_of_block_volumes_differ_by_the_node_alone() {
+    let one = include_str!("../../../../dist/systemd/trunkline-block.service");
+    let node = include_str!("../../../../dist/systemd/trunkline-block@.service");
+    let service = |unit: &'static str| unit.split_once("[Service]").expect("a service").1;
+    assert_eq!(service(one), service(node).replace(" --node %i", ""));
 }
 
 #[test]
