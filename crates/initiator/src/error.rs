@@ -81,6 +81,9 @@ pub enum Refusal {
     /// The target refuses the host, or what it asks for.
     #[error("{0}")]
     Connect(Status),
+    /// The address is that of another subsystem.
+    #[error("there is no subsystem of this name: {0}")]
+    NoSubsystem(Status),
     /// The target wants to know who the host is.
     #[error("this host has to authenticate, and has no secret")]
     SecretNeeded,
@@ -99,6 +102,7 @@ impl Refusal {
             Lost::Failed(Failure::Command(Purpose::Connect, status)) if status.dnr() => {
                 Some(Self::Connect(*status))
             }
+            Lost::Failed(Failure::NoSubsystem(status)) if status.dnr() => Some(Self::NoSubsystem(*status)),
             Lost::Refused(refusal) => Some(*refusal),
             _ => None,
         }

@@ -6,9 +6,11 @@ use crate::output;
 use crate::remote::{LOCATION_HELP, Location, MountArgs};
 use attach::{Device, Disk, Earlier, FileDisk, FileError, Server, Socket, UblkError, UblkServer};
 use clap::{ArgGroup, Args};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -175,12 +177,27 @@ fn cannot_serve(cause: String, advice: &str) -> Error {
     Error::Refused { sentence: "cannot serve the disk".to_owned(), cause, advice: advice.to_owned() }
 }
 
-/// How programs take the disk.
+/// How programs take the disk. What is special in an address, to a shell, or to the options of QEMU
+/// is written as %XX, which all of them decode.
 fn usage(socket: &Path) -> String {
-    let socket = socket.display();
+    const SPECIAL: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    let socket = percent_encode(socket.as_os_str().as_bytes(), SPECIAL);
     format!(
         "disk at nbd+unix:///?socket={socket}\n  \
          qemu-system-x86_64 -drive file=nbd+unix:///?socket={socket},format=raw,if=virtio\n  \
          fio --ioengine=nbd --uri=nbd+unix:///?socket={socket}\nready\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_printed_goes_through_a_shell_and_qemu_unchanged() {
+        assert!(usage(Path::new("/run/vm-1.sock")).contains("socket=/run/vm-1.sock,format"));
+        let odd = usage(Path::new("/run/a b,c'&#.sock"));
+        assert_eq!(odd.matches("socket=/run/a%20b%2Cc%27%26%23.sock").count(), 3, "{odd}");
+    }
 }

@@ -84,10 +84,11 @@ fn uri(socket: &str) -> String {
 fn programs_of_others_read_and_write_the_volume() {
     let directory = TempDir::new().expect("a directory");
     let (_target, addresses) = target(directory.path());
-    let socket = directory.path().join("disk.sock").display().to_string();
+    let socket = directory.path().join("disk 1,2.sock").display().to_string();
     let mut attached = start(&arguments(&addresses, &socket));
-    let uri = uri(&socket);
-    let (is_well, text) = run(Command::new("nbdinfo").arg(&uri));
+    let out = attached.output(Stream::Out);
+    let uri = out.lines().find_map(|line| line.strip_prefix("disk at ")).expect("how it is reached");
+    let (is_well, text) = run(Command::new("nbdinfo").arg(uri));
     assert!(is_well, "{text}");
     for expected in
         ["export-size: 134217728", "can_multi_conn: true", "can_trim: true", "block_size_minimum: 4096"]
@@ -95,7 +96,7 @@ fn programs_of_others_read_and_write_the_volume() {
         assert!(text.contains(expected), "{expected} in {text}");
     }
     qemu_io(
-        &uri,
+        uri,
         &[
             "write -P 7 0 4M",
             "read -P 7 0 4M",
@@ -114,10 +115,10 @@ fn programs_of_others_read_and_write_the_volume() {
     let mut bytes = vec![0; 16 << 20];
     fastrand::Rng::with_seed(5).fill(&mut bytes);
     std::fs::write(&file, &bytes).expect("a file");
-    let (is_well, text) = run(Command::new("nbdcopy").arg(&file).arg(&uri));
+    let (is_well, text) = run(Command::new("nbdcopy").arg(&file).arg(uri));
     assert!(is_well, "{text}");
     let back = directory.path().join("back");
-    let (is_well, text) = run(Command::new("nbdcopy").arg("--connections=4").arg(&uri).arg(&back));
+    let (is_well, text) = run(Command::new("nbdcopy").arg("--connections=4").arg(uri).arg(&back));
     assert!(is_well, "{text}");
     let read = std::fs::read(&back).expect("a copy");
     assert!(read.get(..bytes.len()) == Some(&bytes[..]), "another copy");
@@ -234,18 +235,26 @@ const SECRETS: [&str; 3] = [
 ];
 
 #[test]
-fn an_address_where_another_subsystem_is_is_named_with_what_to_do() {
+fn an_address_where_another_subsystem_is_is_refused_and_one_where_nobody_answers_is_not() {
     let directory = TempDir::new().expect("a directory");
     let (_target, addresses) = target(directory.path());
     let state = directory.path().join("other").display().to_string();
     let other = ["block", "serve", "--volume", "mem:1MiB", "--listen", "127.0.0.1:0", "--allow", "any"];
-    let other = start(&[&other[..], &["--state", &state]].concat());
+    let mut other = start(&[&other[..], &["--state", &state]].concat());
     let out = other.output(Stream::Out);
-    let wrong = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
+    let wrong =
+        out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address").to_owned();
     let socket = directory.path().join("disk.sock").display().to_string();
-    let attached = start(&[&arguments(&addresses, &socket)[..], &["--connect", wrong]].concat());
+    let attach = [&arguments(&addresses, &socket)[..], &["--connect", &wrong]].concat();
+    let (is_well, text) = run(&mut trunkline(&attach));
+    let cause = format!("{wrong} is the address of no controller of {SUBSYSTEM}");
+    assert!(!is_well && text.contains(&cause), "{text}");
+    assert!(text.contains(&format!("trunkline block attach --connect {wrong}` lists")), "{text}");
+    assert!(!Path::new(&socket).exists(), "nothing is left: {text}");
+    assert!(other.terminate(TIMEOUT).success());
+    let attached = start(&attach);
     let said = attached.output(Stream::Out);
-    assert!(said.contains(&format!("trunkline block attach --connect {wrong}` lists")), "{said}");
+    assert!(said.contains(&format!("path {wrong}: warning: not connected")), "{said}");
 }
 
 #[test]

@@ -72,6 +72,11 @@ fn a_host_that_no_list_admits_is_fenced_by_force_only() {
     assert_eq!(told(&process, &["fenced"]), format!("{HOST}\n{TYPO}\n{SPARE}\n"));
     let array: Vec<String> = serde_json::from_str(&told(&process, &["fenced", "--json"])).expect("JSON");
     assert_eq!(array, [HOST, TYPO, SPARE]);
+    assert_eq!(told(&process, &["unfence", TYPO]), format!("{TYPO} may connect again\n"));
+    // A cluster may ask twice; a name that was mistyped is seen.
+    let (status, _, error) = ask(&process, &["unfence", TYPO]);
+    assert_eq!(status, Some(0));
+    assert_eq!(error, format!("note: {TYPO} was not fenced; these are: {HOST}, {SPARE}\n"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use initiator::{Attachment, Config, HostId, Nqn, Operation, Volume};
 use rustix::process::Signal;
 use std::cell::Cell;
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -341,6 +341,55 @@ fn a_fence_waits_until_a_process_that_hangs_has_ended() {
     );
     run("unfence");
     wait_for_paths(&attachment, 2);
+}
+
+/// Where other commands ask a server.
+fn control_socket(process: &Process) -> PathBuf {
+    let uid = rustix::process::geteuid();
+    let directory = if uid.is_root() {
+        PathBuf::from("/run")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR")
+            .map_or_else(|| PathBuf::from(format!("/run/user/{}", uid.as_raw())), PathBuf::from)
+    };
+    directory.join(format!("trunkline-block/{}.sock", process.id()))
+}
+
+/// The host may write there.
+#[test]
+fn a_host_is_not_fenced_while_a_node_runs_that_cannot_be_asked() {
+    let pair = Pair::new();
+    let [first, mut second] = pair.both();
+    let socket = control_socket(&second);
+    std::fs::rename(&socket, pair.path("away.sock")).expect("it is there");
+    let pid = first.id().to_string();
+    let fence = || pair.block(&["fence", HOST, "--timeout", "1", "--pid", &pid]).output().expect("it runs");
+    let output = fence();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("node B runs, and does not answer"), "{error}");
+    std::fs::rename(pair.path("away.sock"), &socket).expect("it is there");
+    let output = fence();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(second.terminate(PATIENCE).success());
+}
+
+/// Whoever fences a host finds each server that may serve it: one that cannot be found yet reads
+/// later who is fenced.
+#[test]
+fn a_node_can_be_found_before_it_reads_who_is_fenced_and_before_it_serves() {
+    let pair = Pair::new();
+    drop(pair.start("B"));
+    let lock = File::options().write(true).open(pair.path("state/fenced.lock")).expect("it was made");
+    lock.lock().expect("nobody has it");
+    let process = Process::spawn(pair.serve("B"));
+    let socket = control_socket(&process);
+    Deadline::wait_until("its socket", PATIENCE, || socket.exists().then_some(()));
+    assert!(TcpStream::connect(pair.addresses[1]).is_err(), "it serves");
+    std::fs::write(pair.path("state/fenced.toml"), format!("hosts = [\"{HOST}\"]\n")).expect("a file");
+    drop(lock);
+    process.wait_for_line("ready", PATIENCE);
+    let fenced = pair.block(&["fenced", "--pid", &process.id().to_string()]).output().expect("it runs");
+    assert_eq!(fenced.stdout, format!("{HOST}\n").into_bytes());
 }
 
 /// Each command is executed by the owner, although it came to the other process.

@@ -94,6 +94,8 @@ mod rdma_host;
 mod rdma_versions;
 #[path = "vm/soft_roce.rs"]
 mod soft_roce;
+#[path = "vm/unread_over_rdma.rs"]
+mod unread_over_rdma;
 
 use lab::vm::{Accel, Spec, Vm};
 use std::path::Path;

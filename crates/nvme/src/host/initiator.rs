@@ -1,6 +1,8 @@
 //! One controller as a host sees it: from Connect to the end.
 
-use crate::fabrics::{CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, Property};
+use crate::fabrics::{
+    CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, Connected, InvalidParameter, Property,
+};
 use crate::feature::{Event, Feature, FeatureId, QueueCounts};
 use crate::identify::{
     AsyncEvents, Cns, CntrlType, CommandSet, Controller, IDENTIFY_BYTES, Identify, MultiPath, NSID_LIST_MAX,
@@ -107,6 +109,9 @@ pub enum Failure {
     /// A command of the bring-up failed.
     #[error("{0:?} failed: {1}")]
     Command(Purpose, Status),
+    /// Connect was refused: there is no subsystem of this name at this address.
+    #[error("there is no subsystem of this name: {0}")]
+    NoSubsystem(Status),
     /// A command was not answered in time.
     #[error("{0:?} was not answered in time")]
     Timeout(Purpose),
@@ -325,7 +330,7 @@ impl Initiator {
             return;
         }
         if !cqe.status.is_success() {
-            return self.fail(Failure::Command(purpose, cqe.status));
+            return self.fail(refusal(purpose, cqe));
         }
         if let Err(failure) = self.proceed(now, purpose, cqe.result, data) {
             self.fail(failure);
@@ -643,4 +648,12 @@ impl Initiator {
         }
         Ok(())
     }
+}
+
+/// Why a command of the bring-up did not succeed. "Connect Response"
+fn refusal(purpose: Purpose, cqe: &Cqe) -> Failure {
+    let names_none = purpose == Purpose::Connect
+        && cqe.status.is(Status::CONNECT_INVALID_PARAMETERS)
+        && InvalidParameter::of(cqe.result) == InvalidParameter::SUBNQN;
+    if names_none { Failure::NoSubsystem(cqe.status) } else { Failure::Command(purpose, cqe.status) }
 }

@@ -1,6 +1,6 @@
 //! How a host brings a controller up, and what it refuses.
 
-use nvme::fabrics::{Connect, ConnectData, Connected, FabricsType, Property};
+use nvme::fabrics::{Connect, ConnectData, Connected, FabricsType, InvalidParameter, Property};
 use nvme::feature::{Event, QueueCounts};
 use nvme::host::{Command, CommandData, Failure, HostConfig, HostOutput, Initiator, Purpose, Role};
 use nvme::identify::{AsyncEvents, CntrlType, Controller, MultiPath, NamespaceList, SglSupport};
@@ -264,6 +264,18 @@ fn a_refused_command_and_a_silent_controller_say_which_command_it_was() {
     initiator.handle_completion(Duration::ZERO, id, &Cqe { status, ..Cqe::default() }, &[]);
     let failed = Some(HostOutput::Failed(Failure::Command(Purpose::Connect, status)));
     assert_eq!(initiator.poll_output(), failed);
+    // Of the parameters of Connect, the name of the subsystem is another matter than the rest.
+    let status = Status::CONNECT_INVALID_PARAMETERS.no_retry();
+    for (parameter, failure) in [
+        (InvalidParameter::SUBNQN, Failure::NoSubsystem(status)),
+        (InvalidParameter::HOST_ID, Failure::Command(Purpose::Connect, status)),
+    ] {
+        let mut initiator = Initiator::new(Duration::ZERO, config(Role::Discovery));
+        let Some(HostOutput::Admin { id, .. }) = initiator.poll_output() else { panic!("no Connect") };
+        let cqe = Cqe { status, result: parameter.result(), ..Cqe::default() };
+        initiator.handle_completion(Duration::ZERO, id, &cqe, &[]);
+        assert_eq!(initiator.poll_output(), Some(HostOutput::Failed(failure)));
+    }
     let mut initiator = Initiator::new(Duration::ZERO, config(Role::Discovery));
     initiator.poll_output();
     let late = initiator.poll_timeout().expect("a deadline");

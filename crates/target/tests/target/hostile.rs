@@ -20,7 +20,7 @@ use testkit::Deadline;
 
 fn refused(target: &Target, config: HostConfig) -> Status {
     match Host::connect_with(target, config, Digests::default()) {
-        Err(Failure::Command(Purpose::Connect, status)) => status,
+        Err(Failure::Command(Purpose::Connect, status) | Failure::NoSubsystem(status)) => status,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("connected"),
     }

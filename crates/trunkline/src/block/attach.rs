@@ -126,13 +126,15 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     // Writing to a string does not fail.
     let _ = writeln!(text, "namespace {} of {subsystem}: {words}, blocks of {block} bytes", namespace.nsid);
     for path in settled(&attachment) {
+        if let Some(Refusal::NoSubsystem(_)) = path.refused {
+            return Err(elsewhere(&path.address, subsystem));
+        }
         let state = match (path.cntlid, path.last_error) {
-            (Some(cntlid), _) => format!("controller {cntlid}"),
-            (None, Some(error)) => {
-                let other = matches!(path.refused, Some(Refusal::Connect(_)));
-                let advice = if other { elsewhere(&path.address) } else { String::new() };
-                format!("warning: not connected: {error}{advice}")
+            (Some(cntlid), _) if path.listed.is_some_and(|nsids| !nsids.contains(&namespace.nsid)) => {
+                format!("warning: controller {cntlid}, which does not show this namespace to this host")
             }
+            (Some(cntlid), _) => format!("controller {cntlid}"),
+            (None, Some(error)) => format!("warning: not connected: {error}"),
             (None, None) => "warning: not connected yet".to_owned(),
         };
         let _ = writeln!(text, "path {}: {state}", path.address);
@@ -160,11 +162,17 @@ fn attach(
     Ok((attachment, volume))
 }
 
-/// What to do about an address where this volume is not.
-fn elsewhere(address: &Address) -> String {
-    format!(
-        "; `trunkline block attach --connect {address}` lists the subsystems there: leave it out, or correct it"
-    )
+/// A target answers at this address, and the subsystem is not there. An address that does not
+/// answer is another matter: its controller may come back.
+fn elsewhere(address: &Address, subsystem: &Nqn) -> Error {
+    Error::Refused {
+        sentence: "cannot attach the volume".to_owned(),
+        cause: format!("{address} is the address of no controller of {subsystem}"),
+        advice: format!(
+            "leave the address out, or correct it: `trunkline block attach --connect {address}` lists the \
+             subsystems there"
+        ),
+    }
 }
 
 /// The paths, once each is connected or has failed.
@@ -235,9 +243,12 @@ fn explain(args: &AttachArgs, error: &initiator::Error, host: &Nqn) -> Error {
         {
             format!("--allow {host} at the target, or trunkline block unfence {host} there if it was fenced")
         }
+        initiator::Error::Refused { refusal: Refusal::NoSubsystem(_), address } => {
+            format!("an --nqn that `trunkline block attach --connect {address}` lists, or another address")
+        }
         initiator::Error::Refused { refusal: Refusal::Connect(_), .. } => format!(
-            "the --nqn that `trunkline block attach --connect` lists, and the --hostid that the target \
-             expects of {host}, if it does; the log of the target says which"
+            "the --hostid that the target expects of {host}, if it does, or another --keep-alive; the log \
+             of the target says which"
         ),
         initiator::Error::NoDiscovery { address, .. } => {
             let device = match address.transport {

@@ -176,7 +176,8 @@ impl CreateArgs {
                     let cause = format!("{} is another volume already", device.display());
                     return Err(refused(sentence, cause, "a device of its own for each volume"));
                 }
-                check_device(device, bytes).map_err(|(cause, advice)| refused(sentence, cause, advice))?;
+                let bytes = device_bytes(device, bytes)
+                    .map_err(|(cause, advice)| refused(sentence, cause, advice))?;
                 let source = std::path::absolute(device).unwrap_or_else(|_| device.clone());
                 return Ok(Placed { name, source, bytes, owner, created: false });
             }
@@ -282,8 +283,9 @@ struct Section<'a> {
     owner: Option<char>,
 }
 
-/// A device must be there, and as large as planned. What is on it, the server checks.
-fn check_device(device: &Path, bytes: u64) -> Result<(), (String, String)> {
+/// The size of a device, which is that of its volume. It must be there, and as large as planned.
+/// What is on it, the server checks.
+fn device_bytes(device: &Path, planned: u64) -> Result<u64, (String, String)> {
     let advice = || "lsblk, and the name below /dev/disk/by-id or /dev/VG".to_owned();
     let facts = device.metadata().map_err(|error| (format!("{}: {error}", device.display()), advice()))?;
     if !facts.file_type().is_block_device() {
@@ -291,16 +293,16 @@ fn check_device(device: &Path, bytes: u64) -> Result<(), (String, String)> {
     }
     let found = File::open(device).and_then(|mut file| io::Seek::seek(&mut file, io::SeekFrom::End(0)));
     let found = found.map_err(|error| (format!("{}: {error}", device.display()), advice()))?;
-    if found < bytes {
+    if found < planned {
         let cause = format!(
             "{} has {}, and {} were planned",
             device.display(),
             size::in_words(found),
-            size::in_words(bytes)
+            size::in_words(planned)
         );
         return Err((cause, "a larger device, or a smaller volume".to_owned()));
     }
-    Ok(())
+    Ok(found)
 }
 
 /// What was made; removed when this is dropped.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// So many names of hosts are listed in an error.
+/// So many names of hosts are listed in a message.
 const NAMES_MAX: usize = 16;
 /// How often it is asked whether the host's controllers have ended.
 const LOOK: Duration = Duration::from_millis(100);
@@ -95,10 +95,7 @@ fn fenced_at(servers: &[Server]) -> (Vec<&str>, BTreeMap<&str, Vec<u32>>) {
 pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
     let servers = args.which.all()?;
     let is_certain = args.force || is_known(&args.host, &servers)?;
-    let mut text = String::new();
-    for server in &servers {
-        text.push_str(&document::order(server.pid, &format!("{FENCE} {}", args.host))?);
-    }
+    let (told, text) = tell_all(&args.which, servers, &args.host)?;
     if !is_certain {
         output::print_to_stderr(&format!(
             "warning: {} may be mistyped: any host may connect, this one is not connected, and no list \
@@ -107,20 +104,53 @@ pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
         ));
     }
     let deadline = Instant::now() + Duration::from_secs(args.timeout.into());
-    for server in &servers {
-        wait(server, &args.host, deadline)?;
+    for pid in told {
+        wait(pid, &args.host, deadline)?;
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Has these servers refuse a host, and those that are found after that: whoever comes later reads
+/// that it is refused before it serves anybody. Returns their processes, and what they say.
+fn tell_all(which: &Which, mut servers: Vec<Server>, host: &str) -> Result<(BTreeSet<u32>, String), Error> {
+    let (mut told, mut text) = (BTreeSet::new(), String::new());
+    while !servers.is_empty() {
+        for server in &servers {
+            text.push_str(&document::order(server.pid, &format!("{FENCE} {host}"))?);
+            told.insert(server.pid);
+        }
+        servers = which.all()?;
+        servers.retain(|server| !told.contains(&server.pid));
+    }
+    Ok((told, text))
+}
+
 pub fn unfence(args: &UnfenceArgs) -> Result<ExitCode, Error> {
+    let servers = args.which.all()?;
+    let fenced: BTreeSet<&String> = servers.iter().flat_map(|server| &server.fenced).collect();
+    // It succeeds all the same: a cluster that is not sure asks once more.
+    if !fenced.contains(&args.host) {
+        let names = listed(&fenced);
+        let others = if names.is_empty() { "no host is".to_owned() } else { format!("these are: {names}") };
+        output::print_to_stderr(&format!("note: {} was not fenced; {others}\n", args.host));
+    }
     let mut text = String::new();
-    for server in args.which.all()? {
+    for server in &servers {
         text.push_str(&document::order(server.pid, &format!("{UNFENCE} {}", args.host))?);
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names for a message, not more of them than can be read.
+fn listed(names: &BTreeSet<&String>) -> String {
+    let mut shown: Vec<&str> = names.iter().take(NAMES_MAX).map(|name| name.as_str()).collect();
+    let more = format!("and {} more", names.len() - shown.len());
+    if names.len() > shown.len() {
+        shown.push(&more);
+    }
+    shown.join(", ")
 }
 
 /// Whether the name is certainly that of a host; an error if no server admits it. Who fences a
@@ -135,11 +165,7 @@ fn is_known(host: &str, servers: &[Server]) -> Result<bool, Error> {
     if servers.iter().flat_map(|server| &server.volumes).any(|volume| volume.hosts.is_none()) {
         return Ok(false);
     }
-    let mut names: Vec<&str> = named.iter().take(NAMES_MAX).map(|name| name.as_str()).collect();
-    let more = format!("and {} more", named.len() - names.len());
-    if named.len() > names.len() {
-        names.push(&more);
-    }
+    let names = listed(&named);
     Err(Error::Refused {
         sentence: format!("{host} is not fenced: no server knows this host"),
         cause: "no list of hosts admits it, it is not connected, and it was not fenced before; if it is \
@@ -148,7 +174,7 @@ fn is_known(host: &str, servers: &[Server]) -> Result<bool, Error> {
         advice: if names.is_empty() {
             "name hosts first (--allow, [[host]]), or --force".to_owned()
         } else {
-            format!("a host that is named ({}), or --force", names.join(", "))
+            format!("a host that is named ({names}), or --force")
         },
     })
 }
@@ -159,21 +185,26 @@ fn named(server: &Server) -> impl Iterator<Item = &String> {
 }
 
 /// Waits until the host has no controller and all volumes are served: then nothing that it has
-/// begun goes on. Controllers of discovery have no data, and stay. A volume whose node has ended or
+/// begun goes on. A node of a pair that cannot be asked may serve it. Controllers of discovery have
+/// no data, and stay. A volume whose node has ended or
 /// hangs may still be written by the system; it is served when the other node has its lock. What a
 /// node has forwarded that has ended since is waited for as well. A server that ends meanwhile says
 /// nothing of what its drives still execute, so that is no success.
-fn wait(server: &Server, host: &str, deadline: Instant) -> Result<(), Error> {
+fn wait(pid: u32, host: &str, deadline: Instant) -> Result<(), Error> {
     loop {
-        let now = Which::of(server.pid).server()?;
+        let now = Which::of(pid).server()?;
         let left = now.io_controllers().filter(|controller| controller.host == host).count();
         let away = now.volumes.iter().filter(|volume| volume.reach != "serving").count();
         let is_fenced = now.fenced.iter().any(|fenced| fenced == host);
-        if left == 0 && away == 0 && !now.finishing && is_fenced {
+        // It may serve the host, and was perhaps not told.
+        let unasked = now.lone().filter(|process| process.has_other).map(|process| &process.other);
+        if left == 0 && away == 0 && !now.finishing && is_fenced && unasked.is_none() {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            let cause = if is_fenced && left == 0 && away == 0 {
+            let cause = if let Some(node) = unasked {
+                format!("node {node} runs, and does not answer")
+            } else if is_fenced && left == 0 && away == 0 {
                 "what the other node had forwarded is still executed".to_owned()
             } else if is_fenced {
                 format!("{left} of its controllers have not ended, and {away} volumes are not served")

@@ -123,6 +123,15 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let mut reservations = Reservations::open(&state)?;
     let mut fences = Fences::open(&state)?;
     let mut opened = open::all(&settings.volumes, &mut state, args.force)?;
+    let (sender, events) = mpsc::channel();
+    // Who fences a host looks for servers once that is on disk. One that cannot be found yet reads
+    // it below, before it serves anybody.
+    let socket = control::listen(sender.clone()).inspect_err(|error| {
+        tracing::warn!(
+            %error,
+            "`trunkline block list` and its like will not find this server, and fence no host here"
+        );
+    });
     // Hosts learn the identities only after they are kept.
     state.begin()?;
     reservations.begin(&state)?;
@@ -154,11 +163,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Error> {
     let published = publish(args, &target, &subsystem)?;
     let mut serving =
         Serving { args, settings, state, subsystem, opened, owners, access, hosts, fences, looks, target };
-    let (sender, events) = mpsc::channel();
-    pass_signals(signals, sender.clone());
-    let socket = control::listen(sender).inspect_err(|error| {
-        tracing::warn!(%error, "`trunkline block list` and its like will not find this server");
-    });
+    pass_signals(signals, sender);
     output::print(&greeting)?;
     service_manager::ready("serving");
     let ended = serving.run(&events);
