@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::discovery;
 use crate::error::Error;
-use crate::forward::Route;
+use crate::forward::{Route, clock};
 use crate::mailbox::{Mailbox, Message, Place};
 use crate::namespace::Namespace;
 use crate::pair::OtherNode;
@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use volumes::{Identity, Volume};
 
 const MODEL: &str = "Trunkline";
@@ -136,7 +136,9 @@ impl Controllers {
         }
         let of_io = of_config(config, (Kind::Io, is_split), config.subsystem.clone());
         let mut io = Subsystem::new(Duration::ZERO, of_io);
-        let instance = instance_base();
+        // A restart exceeds it. The time of day would not, where somebody sets it back: then
+        // controllers that live would be taken for those of the process before.
+        let instance = clock();
         io.set_instance_base(instance);
         check(namespaces)?;
         for (at, namespace) in namespaces.iter().enumerate() {
@@ -573,12 +575,6 @@ impl Controllers {
             }
         }
     }
-}
-
-/// Where the instances of this process begin: nanoseconds since 1970, which a restart exceeds.
-pub(crate) fn instance_base() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or_default()
 }
 
 fn of_config(config: &Config, (kind, is_split): (Kind, bool), nqn: Nqn) -> nvme::controller::Config {

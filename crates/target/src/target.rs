@@ -309,7 +309,7 @@ impl Target {
     }
 
     /// Nothing is executed any more for controllers of the other node whose process began before
-    /// this time, in nanoseconds since 1970: End Controller says so to hosts.
+    /// this time, by the monotonic clock in nanoseconds: End Controller says so to hosts.
     pub fn set_finished(&self, node: Node, before: u64) {
         self.shared.controllers.set_finished(node, before);
     }

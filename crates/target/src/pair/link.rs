@@ -48,7 +48,8 @@ pub(super) enum Heard {
         id: u64,
         status: Status,
     },
-    /// The process of the partner has ended. It began before this time, in nanoseconds since 1970.
+    /// The process of the partner has ended. It began before this time, by the clock that both
+    /// have.
     Ended {
         before: u64,
     },
@@ -61,7 +62,7 @@ struct Process {
     /// `None` once it is closed.
     socket: Option<OwnedFd>,
     is_known: bool,
-    /// When it said who it is, in nanoseconds since 1970: its target began before.
+    /// When it said who it is, by the clock that both have: its target began before.
     served: u64,
 }
 
@@ -254,7 +255,7 @@ impl Process {
             match packet {
                 Some(Packet::Hello(node)) if !self.is_known && node != here => {
                     self.is_known = true;
-                    self.served = crate::controllers::instance_base();
+                    self.served = crate::forward::clock();
                     heard.push(Heard::Connected);
                 }
                 Some(Packet::Message(message)) if self.is_known => heard.push(Heard::Message(message)),
