@@ -82,6 +82,7 @@ fn errno(error: &Error) -> Errno {
         | Error::NoDiscovery { .. }
         | Error::Refused { .. }
         | Error::NoNamespace { .. }
+        | Error::NotServed { .. }
         | Error::NoPath(_)
         | Error::PersistentLoss
         | Error::Command(_)

@@ -30,9 +30,10 @@ pub struct Config {
     pub secrets: Option<Secrets>,
     /// How long a request waits for a path before it fails.
     pub no_path_timeout: Duration,
-    /// An earlier attachment with this identifier may not have ended by itself. Where a target
-    /// cannot say when its controllers are finished, changes wait for the safe time.
-    pub after_crash: bool,
+    /// An earlier attachment with this identifier may not have ended by itself; this is the longest
+    /// keep-alive timeout that it may have had. Where a target cannot say when its controllers are
+    /// finished, changes wait for the safe time.
+    pub after_crash: Option<Duration>,
     /// When paths are taken for dead, and tried again.
     pub timing: Timing,
 }
@@ -57,9 +58,14 @@ impl Config {
             digests: Digests::default(),
             secrets: None,
             no_path_timeout: Duration::from_secs(600),
-            after_crash: false,
+            after_crash: None,
             timing: Timing::default(),
         }
+    }
+
+    /// The longest keep-alive timeout of a controller that this host may have left.
+    pub(crate) fn earlier_keep_alive(&self) -> Duration {
+        self.keep_alive.max(self.after_crash.unwrap_or_default())
     }
 }
 

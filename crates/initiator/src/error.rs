@@ -47,6 +47,16 @@ pub enum Error {
         /// Those that there are.
         present: Vec<u32>,
     },
+    /// The subsystem shows the namespace, and no path that is connected serves it.
+    #[error("no connected path serves namespace {nsid} within {within:?}: {by}")]
+    NotServed {
+        /// The namespace.
+        nsid: u32,
+        /// How long was waited.
+        within: Duration,
+        /// What each of these paths says.
+        by: String,
+    },
     /// Beyond the end of the volume, or not a multiple of its blocks.
     #[error("{bytes} bytes at {offset} are not blocks of the volume")]
     OutOfRange {

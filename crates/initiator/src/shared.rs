@@ -7,6 +7,7 @@ use crate::task::Running;
 use nvme::Address;
 use nvme::host::Limits;
 use nvme::identify::Namespace as Identity;
+use nvme::log_page::AnaState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,6 +64,8 @@ pub struct PathState {
     pub cntlid: Option<u16>,
     /// The numbers of its namespaces, once it has said so.
     pub listed: Option<Vec<u32>>,
+    /// How it reaches those that it has described, once it has said so.
+    pub ana: BTreeMap<u32, AnaState>,
     /// It owes an answer, and was asked whether it lives.
     pub is_suspect: bool,
     /// Why the last attempt or controller ended, until the next one is there.
@@ -282,6 +285,12 @@ impl Shared {
             let present = present.into_iter().collect();
             return Error::NoNamespace { nsid: nsid.unwrap_or(1), present };
         }
+        let nsid = nsid.or_else(|| present.first().copied());
+        let shown = |path: &&PathState| path.listed.as_ref().is_some_and(|listed| has(listed, nsid));
+        let by: Vec<String> = state.paths.iter().filter(shown).map(|path| not_served(path, nsid)).collect();
+        if let (Some(nsid), true, false) = (nsid, state.has_begun, by.is_empty()) {
+            return Error::NotServed { nsid, within, by: by.join("; ") };
+        }
         let cause = |path: &PathState| {
             let error = path.last_error.as_deref().unwrap_or("not tried yet, or not done");
             format!("{}: {error}", path.address)
@@ -289,4 +298,20 @@ impl Shared {
         let causes: Vec<String> = state.paths.iter().map(cause).collect();
         Error::Unreachable { within, causes: causes.join("; ") }
     }
+}
+
+/// Why a namespace that a controller shows is not used by that path.
+fn not_served(path: &PathState, nsid: Option<u32>) -> String {
+    let state = nsid.and_then(|nsid| path.ana.get(&nsid)).map(|state| match *state {
+        AnaState::INACCESSIBLE => "its ANA state is inaccessible".to_owned(),
+        AnaState::PERSISTENT_LOSS => "its ANA state is persistent loss".to_owned(),
+        AnaState::CHANGE => "its ANA state is changing".to_owned(),
+        AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => "it is reached, and was not ready".to_owned(),
+        other => format!("its ANA state is {:X}h", other.0),
+    });
+    format!(
+        "{}: {}",
+        path.address,
+        state.unwrap_or_else(|| "it is not described, or not as usable".to_owned())
+    )
 }

@@ -482,6 +482,9 @@ fn bench_advice(error: &bench::Error) -> Option<String> {
                  --connect ADDR:PORT` lists"
             }
             initiator::Error::NoNamespace { .. } => "namespace=N with a number that the subsystem has",
+            initiator::Error::NotServed { .. } => {
+                "the address of a controller that serves it; `trunkline block list` at the target says which does"
+            }
             _ => "the address of a controller: `trunkline block attach --connect ADDR:PORT` lists them",
         },
         Error::NoRoom { .. } => {

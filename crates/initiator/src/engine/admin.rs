@@ -159,7 +159,7 @@ impl Engine {
             }
         }
         let instance = controller.instance();
-        let safe = safe_time(self.config.keep_alive, controller.identity());
+        let safe = safe_time(self.config.earlier_keep_alive(), controller.identity());
         tracing::info!(%address, cntlid = limits.cntlid, queues = limits.io_queues, "controller connected");
         self.transfer_bytes = self.transfer_bytes.min(limits.transfer_bytes.unwrap_or(u64::MAX)).max(4096);
         if self.has_begun {
@@ -168,7 +168,7 @@ impl Engine {
         if instance.is_some() {
             return self.ask_older(at);
         }
-        if self.config.after_crash {
+        if self.config.after_crash.is_some() {
             self.changes_from = now + safe;
             tracing::warn!(wait = ?safe, "the target cannot say when older controllers are finished: changes wait");
         }

@@ -46,7 +46,7 @@ impl Engine {
         let Some(since) = self.older.since.filter(|_| !self.has_begun) else { return };
         let Some(path) = self.paths.iter().position(Path::is_live) else { return };
         let identity = self.controller(path).and_then(|controller| controller.identity());
-        let safe = safe_time(self.config.keep_alive, identity);
+        let safe = safe_time(self.config.earlier_keep_alive(), identity);
         if now >= since + safe {
             tracing::warn!(waited = ?safe, "the target does not say whether older controllers are finished; they are by time");
             return self.begin();

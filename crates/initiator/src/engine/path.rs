@@ -100,6 +100,11 @@ impl Controller {
         let log = self.ana.as_ref()?;
         log.groups.iter().find(|group| group.id == namespace.ana_group).map(|group| group.state)
     }
+
+    fn ana_states(&self) -> BTreeMap<u32, AnaState> {
+        let state = |(nsid, namespace): (&u32, &Namespace)| Some((*nsid, self.ana_state(namespace)?));
+        self.namespaces.iter().filter_map(state).collect()
+    }
 }
 
 impl Path {
@@ -131,6 +136,7 @@ impl Path {
         PathState {
             address: self.address,
             cntlid: live.and_then(|controller| controller.limits.map(|limits| limits.cntlid)),
+            ana: live.map(Controller::ana_states).unwrap_or_default(),
             listed: self.controller().and_then(|controller| controller.listed.clone()),
             is_suspect: live.is_some_and(|controller| controller.health.is_suspect()),
             last_error: self.last.clone(),

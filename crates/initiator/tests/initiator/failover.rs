@@ -5,7 +5,7 @@ use initiator::{Completion, Config, Operation, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use target::{Access, Export, Node, Target};
 use testkit::Relay;
 
@@ -235,6 +235,22 @@ fn a_target_that_cannot_say_when_it_is_finished_gets_its_reads_again_at_once_and
         load.completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
     }
     load.check();
+}
+
+/// It had a longer keep-alive timeout than this one, and that is what its controllers go by.
+#[test]
+fn after_a_crash_changes_wait_until_the_controllers_of_the_one_before_are_over() {
+    let target = target();
+    let relays = relays(&target, old);
+    let mut config = config(relays.iter().map(|relay| relay.address).collect());
+    config.keep_alive = Duration::from_secs(1);
+    config.after_crash = Some(Duration::from_secs(3));
+    let began = Instant::now();
+    let (_attachment, volume) = attach(config);
+    volume.read(0, 4096).unwrap();
+    volume.write(0, vec![9; 4096]).unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(9), "{:?}", began.elapsed());
+    assert!(volume.read(0, 4096).unwrap() == [9; 4096]);
 }
 
 #[test]

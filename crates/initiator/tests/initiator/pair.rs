@@ -1,8 +1,10 @@
 //! Two nodes: commands take the path to the owner, and follow it.
 
-use crate::fixture::{PATIENCE, attach, config, pair, wait_for_paths};
-use initiator::Volume;
-use target::Node;
+use crate::fixture::{PATIENCE, SUBSYSTEM, attach, config, nqn, pair, volume, wait_for_paths};
+use initiator::{Attachment, Error, Volume};
+use std::time::Duration;
+use target::pair::Record;
+use target::{Access, Facts, Namespace, Node, Reach, Target};
 use testkit::{Deadline, Relay};
 
 const WRITE_BYTES: u64 = 1 << 20;
@@ -55,4 +57,30 @@ fn without_the_path_of_the_owner_the_other_node_serves_and_the_owner_is_back_lat
             takes(write(&volume, &relays, 9), 0).then_some(())
         });
     }
+}
+
+#[test]
+fn a_namespace_that_no_connected_path_serves_is_named_with_what_the_paths_say() {
+    let directory = tempfile::tempdir().unwrap();
+    let volume = volume(1);
+    let addresses = vec!["127.0.0.1:0".parse().unwrap()];
+    let config_of_target = target::Config::new(nqn(SUBSYSTEM), "1234", Access::Any, addresses);
+    let namespace = Namespace { nsid: 1, facts: Facts::of(&volume), hosts: Access::Any, owner: Node::B };
+    let target = Target::start_node(&config_of_target, &[namespace], directory.path()).unwrap();
+    let attachment = Attachment::start(config(target.addresses().to_vec())).unwrap();
+    for (reach, expected) in [(Reach::Unreachable, "inaccessible"), (Reach::Lost, "persistent loss")] {
+        target.set_reach(1, Record { owner: Node::B, epoch: 1 }, reach);
+        for nsid in [Some(1), None] {
+            let within = Duration::from_millis(10);
+            let named = || match attachment.volume(nsid, within) {
+                Err(Error::NotServed { nsid: 1, by, .. }) => by.contains(expected).then_some(by),
+                _ => None,
+            };
+            let by = Deadline::wait_until("what the path says", PATIENCE, named);
+            assert!(by.starts_with(&target.addresses()[0].to_string()), "{by}");
+        }
+    }
+    // Another number is another error.
+    let missing = attachment.volume(Some(2), PATIENCE);
+    assert!(matches!(missing, Err(Error::NoNamespace { nsid: 2, .. })), "{missing:?}");
 }
