@@ -26,7 +26,7 @@ pub(crate) use io::optional as io_optional;
 use admin::AdminCommand;
 use authenticate::{Authenticating, Computed};
 use chap::Sequence;
-use fence::Fence;
+use nvme::host::Fences;
 use older::Older;
 use path::Path;
 use slab::Slab;
@@ -122,7 +122,7 @@ pub(crate) struct Engine {
     /// What their operations have come to, and what they submit: empty between rounds.
     completed: Vec<(usize, Completion)>,
     submitted: Vec<(Operation, u64)>,
-    fences: Slab<Fence>,
+    fences: Fences<usize>,
     /// Older controllers of this host are finished.
     has_begun: bool,
     older: Older,
@@ -156,7 +156,7 @@ impl Engine {
             tasks: Slab::new(),
             completed: Vec::new(),
             submitted: Vec::new(),
-            fences: Slab::new(),
+            fences: Fences::default(),
             has_begun: false,
             older: Older::default(),
             changes_from: Duration::ZERO,

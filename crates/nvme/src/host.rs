@@ -8,16 +8,19 @@
 //!
 //! Whether a failed command may be sent on another path is [`retry`]'s to say. What is outstanding
 //! on a connection that broke is another matter: a write among it may still be executed, so that it
-//! waits until the old controller is known to be gone.
+//! waits in [`Fences`] until the old controller is known to be finished.
 //!
-//! Left out: authentication; ending other controllers, which the driver asks for.
+//! Left out: authentication; which path a command takes, and when one is lost, which the driver
+//! decides.
 
 mod discovery;
+mod fence;
 mod initiator;
 mod outcome;
 mod queue;
 
 pub use discovery::{DiscoveryError, DiscoveryReader, Reading};
+pub use fence::{Ask, Candidate, FenceId, Fences, Lifted, Name, safe_time};
 pub use initiator::{
     Command, CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Purpose, Role,
 };

@@ -1,11 +1,10 @@
 //! Bringing a controller up, and the commands of its admin queue.
 
-use super::path::safe_time;
 use super::{ADMIN, Engine};
 use crate::error::{Lost, Refusal};
 use crate::queue::{Payload, Slice};
 use nvme::fabrics::Property;
-use nvme::host::{Command, CommandData, HostOutput, Initiator, Limits};
+use nvme::host::{Command, CommandData, FenceId, HostOutput, Initiator, Limits, safe_time};
 use nvme::identify::{Cns, CommandSet, IDENTIFY_BYTES, Identify, Namespace};
 use nvme::register::CSTS;
 use nvme::{AdminOpcode, Cqe, Sgl, Sqe};
@@ -24,7 +23,7 @@ pub(super) enum AdminPurpose {
     /// The end of the older controllers of this host.
     Older,
     /// The end of the controller of this fence.
-    End(usize),
+    End(FenceId),
     /// Authentication on the queue with this token.
     Authenticate(usize),
 }
@@ -67,7 +66,7 @@ impl Engine {
             // It was not sent, and nobody else knows of it.
             self.commands.admin.try_remove(at);
             if let AdminPurpose::End(fence) = purpose {
-                self.ask_again(fence);
+                self.fences.ask_again(fence);
             }
             return self.lose(path, &Lost::Misuse);
         }

@@ -6,11 +6,11 @@
 
 use super::Engine;
 use super::admin::AdminPurpose;
-use super::path::{Path, safe_time};
+use super::path::Path;
 use crate::error::Lost;
 use nvme::Status;
 use nvme::end_controller::EndController;
-use nvme::host::{Command, CommandData};
+use nvme::host::{Command, CommandData, safe_time};
 use std::time::Duration;
 
 /// How often a target that does not know it is asked.

@@ -1,13 +1,12 @@
 //! One address: its controller, and when it is tried again.
 
-use super::fence::Name;
 use super::{Engine, Health, Slot};
 use crate::error::{Lost, Refusal};
 use crate::queue::{Queue, Settings};
 use crate::shared::PathState;
 use nvme::end_controller::Instance;
-use nvme::host::{Command, HostConfig, Initiator, Limits, Role};
-use nvme::identify::{Controller as Identity, ControllerAttributes, MultiPath, Namespace};
+use nvme::host::{Command, HostConfig, Initiator, Limits, Name, Role, safe_time};
+use nvme::identify::{Controller as Identity, MultiPath, Namespace};
 use nvme::log_page::{AnaLog, AnaState};
 use nvme::{Address, Transport};
 use std::collections::BTreeMap;
@@ -315,17 +314,8 @@ impl Engine {
         }
         if !changes.is_empty() {
             let safe = safe_time(self.config.keep_alive, controller.identity());
-            self.fence(now + safe, controller.name(), changes);
+            self.fence(safe, controller.name(), changes);
         }
         self.wait(at, now, lost);
     }
-}
-
-/// How long a target may go on with commands of a host that it does not hear any more. TP4129: it
-/// notices after its keep-alive timeout, and within twice of it if any traffic counts (TBKAS); one
-/// more is for the host's own clock to begin. CQT is what its commands then take.
-pub(super) fn safe_time(keep_alive: Duration, identity: Option<&Identity>) -> Duration {
-    let by_traffic = identity.is_none_or(|one| one.attributes.has(ControllerAttributes::TRAFFIC_KEEPS_ALIVE));
-    let quiesce = identity.map_or(0, |one| u64::from(one.quiesce_ms));
-    keep_alive * if by_traffic { 3 } else { 2 } + Duration::from_millis(quiesce)
 }

@@ -1,0 +1,290 @@
+//! Changes whose outcome is not known wait here until their controller is finished.
+//!
+//! A host that loses a controller does not know which of the writes that it sent were executed, or
+//! will be. A write that is sent again before its controller is finished may be overtaken by its
+//! late original, which then destroys newer data. So what was sent waits behind a *fence*.
+//!
+//! A controller is finished when the target says so, or after the time for which a target may go on
+//! without its host ([`safe_time`]). The target is asked over any other connection: one of ours by
+//! End Controller, of the same node if there is one, and another one by Cross-Controller Reset if
+//! it knows that.
+
+use super::initiator::{Command, CommandData};
+use crate::cross_reset::{Impacted, RESET_IS_OVER};
+use crate::end_controller::{EndController, Instance};
+use crate::identify::{Controller, ControllerAttributes};
+use crate::{Cqe, Sqe, Status};
+use std::time::Duration;
+
+/// By what the target knows a controller that is to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// One of our targets.
+    Instance(Instance),
+    /// One that knows Cross-Controller Reset.
+    Impacted(Impacted),
+}
+
+impl Name {
+    /// The name of a controller, if another one can be asked to end it.
+    #[must_use]
+    pub fn of(identity: &Controller) -> Option<Self> {
+        let standard = || Impacted::of(identity).map(Self::Impacted);
+        Instance::of(identity).map(Self::Instance).or_else(standard)
+    }
+
+    fn command(&self) -> Sqe {
+        match self {
+            Self::Instance(instance) => EndController::One(*instance).command(0),
+            Self::Impacted(impacted) => impacted.command(0),
+        }
+    }
+
+    /// Whether another controller is as good to ask as any, or less so; `None` if it does not know
+    /// the command.
+    fn rank(&self, other: Self) -> Option<bool> {
+        match (self, other) {
+            (Self::Instance(one), Self::Instance(other)) => Some(one.node != other.node),
+            (Self::Impacted(_), Self::Impacted(_)) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether the answer says that the controller is finished.
+    fn is_finished(&self, cqe: &Cqe) -> bool {
+        let is_over = matches!(self, Self::Instance(_)) || cqe.result & RESET_IS_OVER != 0;
+        cqe.status.is_success() && is_over
+    }
+}
+
+/// Whether the target may know it later.
+fn may_be_asked_again(status: Status) -> bool {
+    status.is(Status::CROSS_RESET_IN_PROGRESS)
+        || status.is(Status::CROSS_RESET_LIMIT_EXCEEDED)
+        || !status.dnr()
+}
+
+/// How long a target may go on with commands of a host that it does not hear any more. TP4129: it
+/// notices after its keep-alive timeout, and within twice of it if any traffic counts (TBKAS); one
+/// more is for the host's own clock to begin. CQT is what its commands then take.
+#[must_use]
+pub fn safe_time(keep_alive: Duration, identity: Option<&Controller>) -> Duration {
+    let by_traffic = identity.is_none_or(|one| one.attributes.has(ControllerAttributes::TRAFFIC_KEEPS_ALIVE));
+    let quiesce = identity.map_or(0, |one| u64::from(one.quiesce_ms));
+    keep_alive * if by_traffic { 3 } else { 2 } + Duration::from_millis(quiesce)
+}
+
+/// Identifies a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FenceId(usize);
+
+/// A live controller, which can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its path, by the driver's number.
+    pub path: usize,
+    /// Its name.
+    pub name: Name,
+    /// Whether it may be lost itself.
+    pub is_suspect: bool,
+}
+
+/// A request to end a controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// The fence that it is for.
+    pub fence: FenceId,
+    /// The path whose admin queue it goes to.
+    pub path: usize,
+    /// The command.
+    pub command: Command,
+}
+
+/// Changes that may be sent again, before what came after them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lifted<C> {
+    /// The changes, in their order.
+    pub changes: Vec<C>,
+    /// How long they have waited.
+    pub waited: Duration,
+}
+
+#[derive(Debug)]
+struct Fence<C> {
+    /// The controller, if its target can be asked.
+    name: Option<Name>,
+    /// When it is finished in any case.
+    until: Duration,
+    since: Duration,
+    /// The request was sent.
+    asked: bool,
+    changes: Vec<C>,
+}
+
+/// The fences of a host; `C` is what it calls a change.
+#[derive(Debug)]
+pub struct Fences<C> {
+    fences: Vec<Option<Fence<C>>>,
+}
+
+impl<C> Default for Fences<C> {
+    fn default() -> Self {
+        Self { fences: Vec::new() }
+    }
+}
+
+impl<C> Fences<C> {
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fences.iter().all(Option::is_none)
+    }
+
+    fn of(&mut self, id: FenceId) -> Option<&mut Fence<C>> {
+        self.fences.get_mut(id.0)?.as_mut()
+    }
+
+    /// A controller with changes is lost. It is finished after `safe`, if nothing says so before.
+    pub fn add(&mut self, now: Duration, safe: Duration, name: Option<Name>, changes: Vec<C>) {
+        let fence = Fence { name, until: now + safe, since: now, asked: false, changes };
+        match self.fences.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(fence),
+            None => self.fences.push(Some(fence)),
+        }
+    }
+
+    /// The next request to send, if there is one and a controller to send it to: its own node
+    /// first, and not one that is suspected itself. The other node may not know it, and says then
+    /// that it may be asked again.
+    pub fn next_ask(&mut self, candidates: &[Candidate]) -> Option<Ask> {
+        self.fences.iter_mut().enumerate().find_map(|(at, place)| {
+            let fence = place.as_mut().filter(|fence| !fence.asked)?;
+            let name = fence.name?;
+            let ranked = |one: &Candidate| Some((name.rank(one.name)?, one.is_suspect, one.path));
+            let (.., path) = candidates.iter().filter_map(ranked).min()?;
+            fence.asked = true;
+            let command = Command { sqe: name.command(), data: CommandData::None };
+            Some(Ask { fence: FenceId(at), path, command })
+        })
+    }
+
+    /// The request was not sent, or its connection is lost.
+    pub fn ask_again(&mut self, id: FenceId) {
+        if let Some(fence) = self.of(id) {
+            fence.asked = false;
+        }
+    }
+
+    /// The target answered a request. Returns what may be sent again.
+    pub fn handle_answer(&mut self, now: Duration, id: FenceId, cqe: &Cqe) -> Option<Lifted<C>> {
+        let fence = self.of(id)?;
+        if fence.name.is_some_and(|name| name.is_finished(cqe)) {
+            return self.lift(now, id);
+        }
+        // Refused: time decides. Otherwise it is asked again with the next tick.
+        fence.asked = false;
+        if !may_be_asked_again(cqe.status) {
+            fence.name = None;
+        }
+        None
+    }
+
+    /// Time has passed. Returns what may be sent again, one fence at a time.
+    pub fn handle_timeout(&mut self, now: Duration) -> Option<Lifted<C>> {
+        let is_over = |place: &Option<Fence<C>>| place.as_ref().is_some_and(|fence| now >= fence.until);
+        let at = self.fences.iter().position(is_over)?;
+        self.lift(now, FenceId(at))
+    }
+
+    /// The controller is finished.
+    fn lift(&mut self, now: Duration, id: FenceId) -> Option<Lifted<C>> {
+        let fence = self.fences.get_mut(id.0)?.take()?;
+        Some(Lifted { changes: fence.changes, waited: now.saturating_sub(fence.since) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standard(cntlid: u16) -> Controller {
+        Controller {
+            cntlid,
+            instance: 1,
+            instance_random: [cntlid as u8; 8],
+            cross_reset_limit: 1,
+            ..Controller::default()
+        }
+    }
+
+    fn ours(node: u32, number: u64) -> Name {
+        let end_signature = crate::end_controller::END_CONTROLLER_SIGNATURE;
+        let identity = Controller { end_signature, end_node: node, end_instance: number, ..standard(1) };
+        Name::of(&identity).expect("a name")
+    }
+
+    fn answer(status: Status, result: u64) -> Cqe {
+        Cqe { result, status, ..Cqe::default() }
+    }
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn a_target_of_others_is_asked_by_the_standards_command_and_one_of_ours_by_its_own() {
+        let [one, other] = [1, 2].map(|cntlid| Name::of(&standard(cntlid)).expect("a name"));
+        assert_eq!((one.rank(other), one.command().opcode), (Some(false), 0x38));
+        assert_eq!(Name::of(&Controller { cross_reset_limit: 0, ..standard(1) }), None);
+        assert_eq!(ours(0, 5).command().opcode, 0xc0);
+        assert_eq!(ours(0, 5).rank(ours(0, 6)), Some(false));
+        assert_eq!(ours(0, 5).rank(ours(1, 6)), Some(true));
+        assert_eq!(one.rank(ours(0, 5)), None);
+    }
+
+    #[test]
+    fn a_reset_that_has_only_begun_is_not_the_end() {
+        let name = Name::of(&standard(1)).expect("a name");
+        assert!(!name.is_finished(&answer(Status::SUCCESS, 0)) && may_be_asked_again(Status::SUCCESS));
+        assert!(name.is_finished(&answer(Status::SUCCESS, RESET_IS_OVER)));
+        assert!(!name.is_finished(&answer(Status::INVALID_FIELD, RESET_IS_OVER)));
+        for (status, again) in [
+            (Status::CROSS_RESET_IN_PROGRESS.no_retry(), true),
+            (Status::CROSS_RESET_LIMIT_EXCEEDED.no_retry(), true),
+            (Status::COMMAND_INTERRUPTED, true),
+            (Status::INVALID_FIELD.no_retry(), false),
+        ] {
+            assert_eq!(may_be_asked_again(status), again, "{status}");
+        }
+    }
+
+    #[test]
+    fn its_own_node_is_asked_first_and_no_controller_twice_for_one_fence() {
+        let mut fences = Fences::default();
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
+        let candidate = |path, node, is_suspect| Candidate { path, name: ours(node, 9), is_suspect };
+        assert_eq!(fences.next_ask(&[]), None);
+        let ask = fences.next_ask(&[candidate(1, 1, false), candidate(2, 0, true)]).expect("a request");
+        assert_eq!(ask.path, 2);
+        assert_eq!(fences.next_ask(&[candidate(1, 1, false)]), None);
+        fences.ask_again(ask.fence);
+        let ask = fences.next_ask(&[candidate(1, 1, false)]).expect("a request");
+        assert_eq!(fences.handle_answer(secs(1), ask.fence, &answer(Status::COMMAND_INTERRUPTED, 0)), None);
+        let ask = fences.next_ask(&[candidate(1, 1, false)]).expect("a request");
+        let lifted = fences.handle_answer(secs(2), ask.fence, &answer(Status::SUCCESS, 0));
+        assert_eq!(lifted, Some(Lifted { changes: vec!['a'], waited: secs(2) }));
+        assert!(fences.is_empty());
+    }
+
+    #[test]
+    fn a_fence_without_an_answer_is_lifted_by_time() {
+        let mut fences = Fences::default();
+        fences.add(secs(1), secs(15), None, vec!['a', 'b']);
+        fences.add(secs(2), secs(15), Some(ours(0, 5)), vec!['c']);
+        assert_eq!(fences.handle_timeout(secs(15)), None);
+        let lifted = fences.handle_timeout(secs(16));
+        assert_eq!(lifted, Some(Lifted { changes: vec!['a', 'b'], waited: secs(15) }));
+        assert_eq!(fences.handle_timeout(secs(16)), None);
+        assert!(!fences.is_empty());
+    }
+}
