@@ -14,6 +14,7 @@ use crate::cross_reset::{Impacted, RESET_IS_OVER};
 use crate::end_controller::{EndController, Instance};
 use crate::identify::{Controller, ControllerAttributes};
 use crate::{Cqe, Sqe, Status};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// By what the target knows a controller that is to be ended.
@@ -74,9 +75,10 @@ pub fn safe_time(keep_alive: Duration, identity: Option<&Controller>) -> Duratio
     keep_alive * if by_traffic { 3 } else { 2 } + Duration::from_millis(quiesce)
 }
 
-/// Identifies a fence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FenceId(usize);
+/// Identifies a fence. No other one has it later: the answer of a target may come long after its
+/// fence was lifted by time, and says nothing of other controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FenceId(u64);
 
 /// A live controller, which can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,12 +126,13 @@ struct Fence<C> {
 /// The fences of a host; `C` is what it calls a change.
 #[derive(Debug)]
 pub struct Fences<C> {
-    fences: Vec<Option<Fence<C>>>,
+    fences: BTreeMap<FenceId, Fence<C>>,
+    next: u64,
 }
 
 impl<C> Default for Fences<C> {
     fn default() -> Self {
-        Self { fences: Vec::new() }
+        Self { fences: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -137,47 +140,40 @@ impl<C> Fences<C> {
     /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.fences.iter().all(Option::is_none)
-    }
-
-    fn of(&mut self, id: FenceId) -> Option<&mut Fence<C>> {
-        self.fences.get_mut(id.0)?.as_mut()
+        self.fences.is_empty()
     }
 
     /// A controller with changes is lost. It is finished after `safe`, if nothing says so before.
     pub fn add(&mut self, now: Duration, safe: Duration, name: Option<Name>, changes: Vec<C>) {
         let fence = Fence { name, until: now + safe, since: now, asked: false, changes };
-        match self.fences.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(fence),
-            None => self.fences.push(Some(fence)),
-        }
+        self.fences.insert(FenceId(self.next), fence);
+        self.next += 1;
     }
 
     /// The next request to send, if there is one and a controller to send it to: its own node
     /// first, and not one that is suspected itself. The other node may not know it, and says then
     /// that it may be asked again.
     pub fn next_ask(&mut self, candidates: &[Candidate]) -> Option<Ask> {
-        self.fences.iter_mut().enumerate().find_map(|(at, place)| {
-            let fence = place.as_mut().filter(|fence| !fence.asked)?;
+        self.fences.iter_mut().filter(|(_, fence)| !fence.asked).find_map(|(id, fence)| {
             let name = fence.name?;
             let ranked = |one: &Candidate| Some((name.rank(one.name)?, one.is_suspect, one.path));
             let (.., path) = candidates.iter().filter_map(ranked).min()?;
             fence.asked = true;
             let command = Command { sqe: name.command(), data: CommandData::None };
-            Some(Ask { fence: FenceId(at), path, command })
+            Some(Ask { fence: *id, path, command })
         })
     }
 
     /// The request was not sent, or its connection is lost.
     pub fn ask_again(&mut self, id: FenceId) {
-        if let Some(fence) = self.of(id) {
+        if let Some(fence) = self.fences.get_mut(&id) {
             fence.asked = false;
         }
     }
 
     /// The target answered a request. Returns what may be sent again.
     pub fn handle_answer(&mut self, now: Duration, id: FenceId, cqe: &Cqe) -> Option<Lifted<C>> {
-        let fence = self.of(id)?;
+        let fence = self.fences.get_mut(&id)?;
         if fence.name.is_some_and(|name| name.is_finished(cqe)) {
             return self.lift(now, id);
         }
@@ -191,14 +187,13 @@ impl<C> Fences<C> {
 
     /// Time has passed. Returns what may be sent again, one fence at a time.
     pub fn handle_timeout(&mut self, now: Duration) -> Option<Lifted<C>> {
-        let is_over = |place: &Option<Fence<C>>| place.as_ref().is_some_and(|fence| now >= fence.until);
-        let at = self.fences.iter().position(is_over)?;
-        self.lift(now, FenceId(at))
+        let id = *self.fences.iter().find(|(_, fence)| now >= fence.until)?.0;
+        self.lift(now, id)
     }
 
     /// The controller is finished.
     fn lift(&mut self, now: Duration, id: FenceId) -> Option<Lifted<C>> {
-        let fence = self.fences.get_mut(id.0)?.take()?;
+        let fence = self.fences.remove(&id)?;
         Some(Lifted { changes: fence.changes, waited: now.saturating_sub(fence.since) })
     }
 }
@@ -286,5 +281,19 @@ mod tests {
         assert_eq!(lifted, Some(Lifted { changes: vec!['a', 'b'], waited: secs(15) }));
         assert_eq!(fences.handle_timeout(secs(16)), None);
         assert!(!fences.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_its_fence_was_lifted_by_time_lifts_no_other_one() {
+        let mut fences = Fences::default();
+        let asked = Candidate { path: 1, name: ours(0, 9), is_suspect: false };
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
+        let late = fences.next_ask(&[asked]).expect("a request");
+        assert!(fences.handle_timeout(secs(15)).is_some());
+        fences.add(secs(16), secs(15), Some(ours(0, 6)), vec!['b']);
+        assert_eq!(fences.handle_answer(secs(17), late.fence, &answer(Status::SUCCESS, 0)), None);
+        let ask = fences.next_ask(&[asked]).expect("a request");
+        let lifted = fences.handle_answer(secs(18), ask.fence, &answer(Status::SUCCESS, 0));
+        assert_eq!(lifted.map(|lifted| lifted.changes), Some(vec!['b']));
     }
 }
