@@ -20,7 +20,7 @@ mod outcome;
 mod queue;
 
 pub use discovery::{DiscoveryError, DiscoveryReader, Reading};
-pub use fence::{Ask, Candidate, FenceId, Fences, Lifted, Name, safe_time};
+pub use fence::{ANSWER, Ask, Candidate, FenceId, Fences, Lifted, Name, safe_time};
 pub use initiator::{
     Command, CommandData, Failure, HostConfig, HostOutput, Initiator, Limits, Purpose, Role,
 };

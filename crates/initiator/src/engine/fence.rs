@@ -3,6 +3,8 @@
 
 use super::Engine;
 use super::admin::AdminPurpose;
+use super::path::Path;
+use crate::request::Request;
 use nvme::Cqe;
 use nvme::host::{Candidate, FenceId, Lifted, Name};
 use std::time::Duration;
@@ -37,7 +39,7 @@ impl Engine {
     /// Has each controller ended that is not known to be finished.
     pub(super) fn ask(&mut self) {
         // What is sent may lose its path.
-        while let Some(ask) = self.fences.next_ask(&self.candidates()) {
+        while let Some(ask) = self.fences.next_ask(self.now(), &self.candidates()) {
             self.submit_admin(ask.path, AdminPurpose::End(ask.fence), ask.command);
         }
     }
@@ -58,10 +60,18 @@ impl Engine {
     }
 
     pub(super) fn tick_fences(&mut self, now: Duration) {
-        while let Some(lifted) = self.fences.handle_timeout(now) {
+        while let Some(lifted) = self.fences.handle_timeout(now, self.is_reached(now)) {
             self.lift(lifted);
         }
         self.ask();
+    }
+
+    /// Whether a path is live, or changes have waited for one for so long that they fail.
+    fn is_reached(&self, now: Duration) -> bool {
+        let limit = self.config.no_path_timeout;
+        let is_late = |request: &Request| request.operation.changes() && now >= request.since + limit;
+        let mut requests = self.commands.requests.iter();
+        self.paths.iter().any(Path::is_live) || requests.any(|(_, request)| is_late(request))
     }
 
     /// A controller is finished: its changes may be sent again, before what came after them.

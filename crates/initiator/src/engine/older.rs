@@ -10,7 +10,7 @@ use super::path::Path;
 use crate::error::Lost;
 use nvme::Status;
 use nvme::end_controller::EndController;
-use nvme::host::{Command, CommandData, safe_time};
+use nvme::host::{ANSWER, Command, CommandData, safe_time};
 use std::time::Duration;
 
 /// How often a target that does not know it is asked.
@@ -20,6 +20,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Older {
     /// When a target was asked for the first time.
     since: Option<Duration>,
+    /// When it was asked last, if it has not answered.
+    asked: Option<Duration>,
     /// When it is asked again.
     again_at: Option<Duration>,
 }
@@ -28,6 +30,7 @@ impl Engine {
     pub(super) fn ask_older(&mut self, path: usize) {
         let now = self.now();
         self.older.since.get_or_insert(now);
+        self.older.asked = Some(now);
         self.older.again_at = None;
         let sqe = EndController::Older.command(0);
         self.submit_admin(path, AdminPurpose::Older, Command { sqe, data: CommandData::None });
@@ -39,6 +42,7 @@ impl Engine {
             return self.lose(path, &Lost::NotEnded(status));
         }
         tracing::debug!(%status, "the target cannot say yet when older controllers are finished");
+        self.older.asked = None;
         self.older.again_at = Some(self.now() + AGAIN);
     }
 
@@ -47,7 +51,9 @@ impl Engine {
         let Some(path) = self.paths.iter().position(Path::is_live) else { return };
         let identity = self.controller(path).and_then(|controller| controller.identity());
         let safe = safe_time(self.config.earlier_keep_alive(), identity);
-        if now >= since + safe {
+        // It may have stood still, and be about to answer.
+        let is_answering = self.older.asked.is_some_and(|asked| now < asked + ANSWER);
+        if now >= since + safe && !is_answering {
             tracing::warn!(waited = ?safe, "the target does not say whether older controllers are finished; they are by time");
             return self.begin();
         }

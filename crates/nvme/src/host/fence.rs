@@ -8,6 +8,11 @@
 //! without its host ([`safe_time`]). The target is asked over any other connection: one of ours by
 //! End Controller, of the same node if there is one, and another one by Cross-Controller Reset if
 //! it knows that.
+//!
+//! Time decides only where the target does not say it. A target that stood still does not count
+//! that time against its hosts, so that it may go on with a controller for longer than the safe
+//! time. As long as no connection is there, nothing could be sent anyway; the first one that comes
+//! back is asked, and has [`ANSWER`] for it.
 
 use super::initiator::{Command, CommandData};
 use crate::cross_reset::{Impacted, RESET_IS_OVER};
@@ -16,6 +21,9 @@ use crate::identify::{Controller, ControllerAttributes};
 use crate::{Cqe, Sqe, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// How long a target may take to answer what it was asked, also when the safe time is over.
+pub const ANSWER: Duration = Duration::from_secs(5);
 
 /// By what the target knows a controller that is to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +126,18 @@ struct Fence<C> {
     /// When it is finished in any case.
     until: Duration,
     since: Duration,
-    /// The request was sent.
-    asked: bool,
+    /// When the request was sent that is not answered.
+    asked: Option<Duration>,
     changes: Vec<C>,
+}
+
+impl<C> Fence<C> {
+    /// Whether time says that the controller is finished.
+    fn is_over(&self, now: Duration, is_reached: bool) -> bool {
+        let is_answering = self.asked.is_some_and(|asked| now < asked + ANSWER);
+        let could_ask = self.name.is_none() || is_reached;
+        now >= self.until && could_ask && !is_answering
+    }
 }
 
 /// The fences of a host; `C` is what it calls a change.
@@ -145,7 +162,7 @@ impl<C> Fences<C> {
 
     /// A controller with changes is lost. It is finished after `safe`, if nothing says so before.
     pub fn add(&mut self, now: Duration, safe: Duration, name: Option<Name>, changes: Vec<C>) {
-        let fence = Fence { name, until: now + safe, since: now, asked: false, changes };
+        let fence = Fence { name, until: now + safe, since: now, asked: None, changes };
         self.fences.insert(FenceId(self.next), fence);
         self.next += 1;
     }
@@ -153,12 +170,12 @@ impl<C> Fences<C> {
     /// The next request to send, if there is one and a controller to send it to: its own node
     /// first, and not one that is suspected itself. The other node may not know it, and says then
     /// that it may be asked again.
-    pub fn next_ask(&mut self, candidates: &[Candidate]) -> Option<Ask> {
-        self.fences.iter_mut().filter(|(_, fence)| !fence.asked).find_map(|(id, fence)| {
+    pub fn next_ask(&mut self, now: Duration, candidates: &[Candidate]) -> Option<Ask> {
+        self.fences.iter_mut().filter(|(_, fence)| fence.asked.is_none()).find_map(|(id, fence)| {
             let name = fence.name?;
             let ranked = |one: &Candidate| Some((name.rank(one.name)?, one.is_suspect, one.path));
             let (.., path) = candidates.iter().filter_map(ranked).min()?;
-            fence.asked = true;
+            fence.asked = Some(now);
             let command = Command { sqe: name.command(), data: CommandData::None };
             Some(Ask { fence: *id, path, command })
         })
@@ -167,7 +184,7 @@ impl<C> Fences<C> {
     /// The request was not sent, or its connection is lost.
     pub fn ask_again(&mut self, id: FenceId) {
         if let Some(fence) = self.fences.get_mut(&id) {
-            fence.asked = false;
+            fence.asked = None;
         }
     }
 
@@ -178,16 +195,18 @@ impl<C> Fences<C> {
             return self.lift(now, id);
         }
         // Refused: time decides. Otherwise it is asked again with the next tick.
-        fence.asked = false;
+        fence.asked = None;
         if !may_be_asked_again(cqe.status) {
             fence.name = None;
         }
         None
     }
 
-    /// Time has passed. Returns what may be sent again, one fence at a time.
-    pub fn handle_timeout(&mut self, now: Duration) -> Option<Lifted<C>> {
-        let id = *self.fences.iter().find(|(_, fence)| now >= fence.until)?.0;
+    /// Time has passed. Returns what may be sent again, one fence at a time. `is_reached` says
+    /// whether any controller of the subsystem is live, so that something could be sent, or whether
+    /// changes have waited for so long that they are given up.
+    pub fn handle_timeout(&mut self, now: Duration, is_reached: bool) -> Option<Lifted<C>> {
+        let id = *self.fences.iter().find(|(_, fence)| fence.is_over(now, is_reached))?.0;
         self.lift(now, id)
     }
 
@@ -258,14 +277,15 @@ mod tests {
         let mut fences = Fences::default();
         fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
         let candidate = |path, node, is_suspect| Candidate { path, name: ours(node, 9), is_suspect };
-        assert_eq!(fences.next_ask(&[]), None);
-        let ask = fences.next_ask(&[candidate(1, 1, false), candidate(2, 0, true)]).expect("a request");
+        assert_eq!(fences.next_ask(secs(1), &[]), None);
+        let ask =
+            fences.next_ask(secs(1), &[candidate(1, 1, false), candidate(2, 0, true)]).expect("a request");
         assert_eq!(ask.path, 2);
-        assert_eq!(fences.next_ask(&[candidate(1, 1, false)]), None);
+        assert_eq!(fences.next_ask(secs(1), &[candidate(1, 1, false)]), None);
         fences.ask_again(ask.fence);
-        let ask = fences.next_ask(&[candidate(1, 1, false)]).expect("a request");
+        let ask = fences.next_ask(secs(1), &[candidate(1, 1, false)]).expect("a request");
         assert_eq!(fences.handle_answer(secs(1), ask.fence, &answer(Status::COMMAND_INTERRUPTED, 0)), None);
-        let ask = fences.next_ask(&[candidate(1, 1, false)]).expect("a request");
+        let ask = fences.next_ask(secs(1), &[candidate(1, 1, false)]).expect("a request");
         let lifted = fences.handle_answer(secs(2), ask.fence, &answer(Status::SUCCESS, 0));
         assert_eq!(lifted, Some(Lifted { changes: vec!['a'], waited: secs(2) }));
         assert!(fences.is_empty());
@@ -276,10 +296,10 @@ mod tests {
         let mut fences = Fences::default();
         fences.add(secs(1), secs(15), None, vec!['a', 'b']);
         fences.add(secs(2), secs(15), Some(ours(0, 5)), vec!['c']);
-        assert_eq!(fences.handle_timeout(secs(15)), None);
-        let lifted = fences.handle_timeout(secs(16));
+        assert_eq!(fences.handle_timeout(secs(15), true), None);
+        let lifted = fences.handle_timeout(secs(16), true);
         assert_eq!(lifted, Some(Lifted { changes: vec!['a', 'b'], waited: secs(15) }));
-        assert_eq!(fences.handle_timeout(secs(16)), None);
+        assert_eq!(fences.handle_timeout(secs(16), true), None);
         assert!(!fences.is_empty());
     }
 
@@ -288,12 +308,43 @@ mod tests {
         let mut fences = Fences::default();
         let asked = Candidate { path: 1, name: ours(0, 9), is_suspect: false };
         fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
-        let late = fences.next_ask(&[asked]).expect("a request");
-        assert!(fences.handle_timeout(secs(15)).is_some());
+        let late = fences.next_ask(secs(1), &[asked]).expect("a request");
+        assert!(fences.handle_timeout(secs(15), true).is_some());
         fences.add(secs(16), secs(15), Some(ours(0, 6)), vec!['b']);
         assert_eq!(fences.handle_answer(secs(17), late.fence, &answer(Status::SUCCESS, 0)), None);
-        let ask = fences.next_ask(&[asked]).expect("a request");
+        let ask = fences.next_ask(secs(1), &[asked]).expect("a request");
         let lifted = fences.handle_answer(secs(18), ask.fence, &answer(Status::SUCCESS, 0));
         assert_eq!(lifted.map(|lifted| lifted.changes), Some(vec!['b']));
+    }
+
+    #[test]
+    fn time_decides_only_when_the_target_could_be_asked_and_has_not_answered() {
+        let asked = Candidate { path: 1, name: ours(0, 9), is_suspect: false };
+        let mut fences = Fences::default();
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
+        // Nobody is there to be asked, and nobody to send the change to.
+        assert_eq!(fences.handle_timeout(secs(16), false), None);
+        let ask = fences.next_ask(secs(20), &[asked]).expect("a request");
+        assert_eq!(fences.handle_timeout(secs(20), true), None);
+        fences.ask_again(ask.fence);
+        assert_eq!(fences.handle_timeout(secs(21), false), None);
+        assert!(fences.next_ask(secs(22), &[asked]).is_some());
+        assert_eq!(fences.handle_timeout(secs(26), true), None);
+        assert!(fences.handle_timeout(secs(27), true).is_some());
+    }
+
+    #[test]
+    fn a_target_that_cannot_say_it_is_not_waited_for_beyond_the_safe_time() {
+        let asked = Candidate { path: 1, name: ours(1, 9), is_suspect: false };
+        let mut fences = Fences::default();
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
+        let ask = fences.next_ask(secs(14), &[asked]).expect("a request");
+        assert_eq!(fences.handle_timeout(secs(15), true), None);
+        assert_eq!(fences.handle_answer(secs(15), ask.fence, &answer(Status::COMMAND_INTERRUPTED, 0)), None);
+        assert!(fences.handle_timeout(secs(15), true).is_some());
+        // Another target is there, which does not know the command.
+        fences.add(secs(20), secs(15), Some(ours(0, 6)), vec!['b']);
+        assert_eq!(fences.next_ask(secs(21), &[]), None);
+        assert!(fences.handle_timeout(secs(35), true).is_some());
     }
 }
