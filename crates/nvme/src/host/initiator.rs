@@ -492,7 +492,11 @@ impl Initiator {
         let names = !ana || (controller.mnan > 0 && controller.mnan <= controller.nn);
         for (well, wrong) in [
             (controller.cntlid == self.cntlid, "another controller identifier than Connect's"),
-            (controller.keep_alive_100_ms > 0 || self.config.keep_alive.is_zero(), "no keep-alive (KAS 0)"),
+            // Discovery controllers of Linux have KAS 0, and answer Keep Alive.
+            (
+                !is_io || controller.keep_alive_100_ms > 0 || self.config.keep_alive.is_zero(),
+                "no keep-alive (KAS 0)",
+            ),
             // Discovery controllers have no I/O capsules.
             (!is_io || controller.ioccsz >= 4, "command capsules are too short (IOCCSZ)"),
             (!is_io || controller.iorcsz >= 1, "response capsules are too short (IORCSZ)"),

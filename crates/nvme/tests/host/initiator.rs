@@ -385,6 +385,8 @@ fn a_discovery_controller_has_no_io_queues() {
     let controller = Controller {
         kind: CntrlType::DISCOVERY,
         // As Linux's: it has no I/O capsules.
+        // As the Linux kernel's target has it, which answers Keep Alive nevertheless.
+        keep_alive_100_ms: 0,
         ioccsz: 0,
         iorcsz: 0,
         multi_path: MultiPath::NONE,
