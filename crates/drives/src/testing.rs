@@ -66,9 +66,22 @@ struct State {
     holding: bool,
     held: VecDeque<Pending>,
     failing: VecDeque<(Operations, Fault)>,
+    stops: Option<Stops>,
     latency: Duration,
     executed: Vec<Executed>,
 }
+
+/// Who hands over operations stands still.
+#[derive(Default)]
+struct Stops {
+    /// How many have come, and how many of them were let on.
+    stopped: usize,
+    let_on: usize,
+}
+
+/// Who hands the drive an operation stands still, until this is dropped.
+#[derive(Debug)]
+pub struct StoppedSubmitters<'a>(&'a Faulty);
 
 /// An operation that was executed, in the order of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +160,14 @@ impl Faults {
         while self.release_one() {}
     }
 
+    /// Whoever hands the drive an operation from now on stands still before the drive takes it: a
+    /// loop cannot see then what happens in the network.
+    #[must_use]
+    pub fn stop_submitters(&self) -> StoppedSubmitters<'_> {
+        self.0.lock().stops = Some(Stops::default());
+        StoppedSubmitters(&self.0)
+    }
+
     /// Fails the next operation of this kind that is not set to fail yet.
     pub fn fail_next(&self, kind: Operations, fault: Fault) {
         self.0.lock().failing.push_back((kind, fault));
@@ -195,6 +216,31 @@ impl Faults {
     }
 }
 
+impl StoppedSubmitters<'_> {
+    /// Waits until so many have been stopped in all; false if that takes longer than the time.
+    #[must_use]
+    pub fn wait_stopped(&self, count: usize, time: Duration) -> bool {
+        let stopped = |state: &State| state.stops.as_ref().map_or(0, |stops| stops.stopped);
+        let waited = self.0.changed.wait_timeout_while(self.0.lock(), time, |state| stopped(state) < count);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Lets one more go on.
+    pub fn let_one_on(&self) {
+        if let Some(stops) = &mut self.0.lock().stops {
+            stops.let_on += 1;
+        }
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for StoppedSubmitters<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stops = None;
+        self.0.changed.notify_all();
+    }
+}
+
 /// A sequence of decisions from a seed (splitmix64).
 struct Choice(u64);
 
@@ -222,10 +268,21 @@ impl Faulty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Stands still for as long as that is asked for.
+    fn wait_to_submit(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        let Some(stops) = &mut state.stops else { return state };
+        stops.stopped += 1;
+        let place = stops.stopped;
+        self.changed.notify_all();
+        let stands = |state: &mut State| state.stops.as_ref().is_some_and(|stops| stops.let_on < place);
+        self.changed.wait_while(state, stands).unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes an operation, which a worker executes if that is to take some time.
     pub(crate) fn begin(self: &Arc<Self>, drive: &Drive, tag: u64, operation: Operation, to: &Arc<Mailbox>) {
         let pending = Pending { tag, operation, mailbox: Arc::clone(to) };
-        let mut state = self.lock();
+        let mut state = self.wait_to_submit();
         if state.holding && Operations::of(&pending.operation) == Operations::Writes {
             state.held.push_back(pending);
             self.changed.notify_all();
@@ -378,6 +435,27 @@ mod tests {
         faults.release_writes();
         assert_eq!(ends(&mut queue, 1), [(2, Ok(()))]);
         assert_eq!(faults.executed().iter().map(|one| one.tag).collect::<Vec<_>>(), [9, 1, 2]);
+    }
+
+    #[test]
+    fn who_hands_over_an_operation_stands_still_until_it_is_let_on() {
+        let (drive, faults) = faulty(1 << 20, false);
+        let stopped = faults.stop_submitters();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut queue = queue();
+                for at in [0, 1, 2] {
+                    write(&mut queue, &drive, at * 4096, 4096, 1 + at as u8, false);
+                }
+            });
+            assert!(stopped.wait_stopped(1, LONG));
+            assert_eq!(faults.executed(), []);
+            stopped.let_one_on();
+            assert!(stopped.wait_stopped(2, LONG) && !stopped.wait_stopped(3, Duration::ZERO));
+            assert_eq!(faults.executed().iter().map(|one| one.tag).collect::<Vec<_>>(), [1]);
+            drop(stopped);
+        });
+        assert_eq!(faults.executed().iter().map(|one| one.tag).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]

@@ -15,3 +15,4 @@ mod nodes;
 mod peer;
 mod reservations;
 mod unix_relay;
+mod unseen_end;
