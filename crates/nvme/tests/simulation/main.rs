@@ -1,11 +1,12 @@
 //! Both ends against each other in a network with a virtual clock: bring-up, reads and writes of
 //! all lengths with and without digests, changes of namespaces, spoiled data, and connections that
 //! break at any byte. What is read must be what was written, and nothing may be left of what has
-//! ended.
+//! ended. `multipath` has a host with two paths, and a network that also holds and loses.
 //!
 //! The last seed that is printed is the one that failed; pass it to `run` to repeat the failure.
 
 mod client;
+mod multipath;
 mod server;
 
 use client::Client;
@@ -17,6 +18,11 @@ use std::time::Duration;
 
 /// A number that identifies a connection at both ends.
 pub type Link = u32;
+
+/// The path of a connection, which is also the node that it goes to.
+const fn path_of(link: Link) -> usize {
+    (link >> 24) as usize
+}
 
 /// What may go wrong, in a thousand steps.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +50,14 @@ fn some(streams: &mut BTreeMap<Link, Vec<u8>>, random: &mut Rng) -> Option<(Link
     let ready: Vec<Link> =
         streams.iter().filter(|(_, bytes)| !bytes.is_empty()).map(|(link, _)| *link).collect();
     let link = *ready.get(random.u64(..ready.len().max(1) as u64) as usize)?;
-    let stream = streams.get_mut(&link)?;
+    Some((link, some_bytes(streams.get_mut(&link)?, random)))
+}
+
+/// Takes some bytes, at least one, from the front of a stream that has some.
+fn some_bytes(stream: &mut Vec<u8>, random: &mut Rng) -> Vec<u8> {
     let most = if random.u64(..1000) < 200 { 9 } else { stream.len() as u64 };
     let length = (1 + random.u64(..most) as usize).min(stream.len());
-    Some((link, stream.drain(..length).collect()))
+    stream.drain(..length).collect()
 }
 
 /// Counts what the runs have shown, so that a run without faults or data does not pass for one.

@@ -1,21 +1,31 @@
 //! A target in memory: one volume with content, more without. Commands are executed one at a time
-//! in any order.
+//! in any order, and never for a controller that was reported as finished.
 
-use crate::{Link, client};
+use crate::{Link, client, path_of};
 use fastrand::Rng;
 use nvme::controller::{
     Accepted, Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, QueueId, Request,
     Subsystem, Volume, VolumeId,
 };
+use nvme::cross_reset::Impacted;
 use nvme::digest::{self, Digest};
+use nvme::end_controller::{END_CONTROLLER, EndController};
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::identify::NamespaceIds;
 use nvme::tcp::{Incoming, Progress, Received, Settings, TargetConnection, ToHost};
-use nvme::{Cqe, Nqn, Sqe, Status, Transport};
-use std::collections::BTreeMap;
+use nvme::{AdminOpcode, Cqe, Nqn, Sqe, Status, Transport};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const PORT: Port = Port { node: Node(0), transport: Transport::Tcp, capsule_data_bytes: 4096 };
+/// The node at whose port a connection is.
+const fn node(link: Link) -> Node {
+    Node(path_of(link) as u32)
+}
+
+/// A target that stood still for longer than this ends its I/O connections before it reads what has
+/// come on them, as the real one does.
+const STALL: Duration = Duration::from_secs(4);
+
 const SETTINGS: Settings = Settings { capsule_data_bytes: 4096, transfer_bytes: 16_384 };
 
 enum Queue {
@@ -29,7 +39,12 @@ struct Task {
     request: Request,
     data: Vec<u8>,
     is_ready: bool,
+    /// The device has not executed it before.
+    due: Duration,
 }
+
+/// What was written: the first block, and the data.
+pub type Written = (u64, Vec<u8>);
 
 struct Connection {
     wire: TargetConnection,
@@ -46,6 +61,18 @@ pub struct Server {
     content: Vec<u8>,
     closed: Vec<Link>,
     extra: bool,
+    /// How long the device may take for a command, in milliseconds.
+    pub latency_ms: u64,
+    /// Time in which it stood still does not count against hosts.
+    pub forgives_stalls: bool,
+    pub written: Vec<Written>,
+    /// How many controllers there were, and the number of each that there is.
+    instances: u64,
+    instance_of: BTreeMap<u16, u64>,
+    /// What the commands name that end controllers, by controller and identifier.
+    ends: BTreeMap<(u16, u16), Vec<u64>>,
+    /// The controllers that were reported as finished.
+    finished: BTreeSet<u64>,
 }
 
 impl Server {
@@ -58,7 +85,7 @@ impl Server {
             model: "m".to_owned(),
             firmware: "1".to_owned(),
             nodes: 2,
-            cntlids: [(Node(0), 1..=1000)].into(),
+            cntlids: [(Node(0), 1..=1000), (Node(1), 1001..=2000)].into(),
             is_split: false,
             access: Access::Any,
             host_ids: BTreeMap::new(),
@@ -68,7 +95,20 @@ impl Server {
         let mut subsystem = Subsystem::new(now, config);
         subsystem.set_volume(1, volume(1)).expect("good");
         let content = vec![0; client::BLOCKS as usize * client::BLOCK];
-        Self { subsystem, connections: BTreeMap::new(), content, closed: Vec::new(), extra: false }
+        Self {
+            subsystem,
+            connections: BTreeMap::new(),
+            content,
+            closed: Vec::new(),
+            extra: false,
+            latency_ms: 0,
+            forgives_stalls: true,
+            written: Vec::new(),
+            instances: 0,
+            instance_of: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            finished: BTreeSet::new(),
+        }
     }
 
     pub fn content(&self) -> &[u8] {
@@ -119,6 +159,21 @@ impl Server {
         self.drain(now, link);
     }
 
+    pub fn links(&self) -> Vec<Link> {
+        self.connections.iter().filter(|(_, one)| !one.broken).map(|(link, _)| *link).collect()
+    }
+
+    /// Goes on after it stood still for this long. Returns the connections that it ends.
+    pub fn resume(&mut self, now: Duration, lost: Duration) -> Vec<Link> {
+        if self.forgives_stalls {
+            self.subsystem.handle_stall(lost);
+        }
+        let is_io = |link: &Link| matches!(self.connections[link].queue, Queue::Io(..));
+        let ends: Vec<Link> = self.links().into_iter().filter(|link| lost > STALL && is_io(link)).collect();
+        ends.iter().for_each(|link| self.break_link(now, *link));
+        ends
+    }
+
     pub fn break_all(&mut self, now: Duration) {
         for link in self.connections.keys().copied().collect::<Vec<_>>() {
             self.break_link(now, link);
@@ -158,6 +213,9 @@ impl Server {
             broken: false,
         };
         let connection = self.connections.entry(link).or_insert_with(new);
+        if connection.broken {
+            return;
+        }
         connection.received.extend_from_slice(bytes);
         loop {
             let connection = self.connections.get_mut(&link).expect("there");
@@ -176,6 +234,18 @@ impl Server {
             let is_io = matches!(connection.queue, Queue::Io(..));
             spoil(&mut data, random, if is_io { spoils } else { 0 });
             self.act(now, link, received.expect("our host keeps the rules"), data, digest);
+            self.begin(now, link, random);
+        }
+    }
+
+    /// The device begins with the commands whose data are all there.
+    fn begin(&mut self, now: Duration, link: Link, random: &mut Rng) {
+        let Some(connection) = self.connections.get_mut(&link) else { return };
+        for task in &mut connection.tasks {
+            if task.is_ready && task.due == Duration::MAX {
+                let most = if random.u8(..10) == 0 { self.latency_ms } else { self.latency_ms.min(2) };
+                task.due = now + Duration::from_millis(random.u64(..=most));
+            }
         }
     }
 
@@ -196,6 +266,7 @@ impl Server {
                     Queue::Admin(cntlid) => {
                         let cntlid = *cntlid;
                         assert!(!matches!(incoming, Incoming::OnRequest(_)), "admin data fit into capsules");
+                        self.note_ends(cntlid, &sqe);
                         self.subsystem.handle_command(now, cntlid, &sqe, &data);
                     }
                     Queue::Io(..) => self.io(link, &sqe, incoming, data),
@@ -224,6 +295,22 @@ impl Server {
         }
     }
 
+    /// Notes what a command names whose answer says that controllers are finished.
+    fn note_ends(&mut self, cntlid: u16, sqe: &Sqe) {
+        let own = self.instance_of[&cntlid];
+        let named = if sqe.opcode == END_CONTROLLER {
+            match EndController::of(sqe) {
+                EndController::Older => (0..own).collect(),
+                EndController::One(named) => vec![named.number],
+            }
+        } else if AdminOpcode(sqe.opcode) == AdminOpcode::CROSS_CONTROLLER_RESET {
+            vec![Impacted::of_command(sqe).random]
+        } else {
+            return;
+        };
+        self.ends.insert((cntlid, sqe.cid), named);
+    }
+
     fn refuse(&mut self, link: Link, sqe: &Sqe, status: Status) {
         let connection = self.connections.get_mut(&link).expect("there");
         match &mut connection.queue {
@@ -242,12 +329,17 @@ impl Server {
     fn connect(&mut self, now: Duration, link: Link, sqe: &Sqe, data: &[u8]) {
         let data = ConnectData::decode(data).expect("whole");
         let connect = Connect::of(sqe);
-        let accepted = self.subsystem.connect(now, PORT, sqe.cid, &connect, &data);
+        let port = Port { node: node(link), transport: Transport::Tcp, capsule_data_bytes: 4096 };
+        let accepted = self.subsystem.connect(now, port, sqe.cid, &connect, &data);
         let connection = self.connections.get_mut(&link).expect("there");
         match accepted {
             Ok(Accepted { id, queue, view, cqe }) => {
                 let flow_control = !connect.attributes.has(nvme::fabrics::ConnectAttributes::DISABLE_SQ_FLOW);
                 connection.wire.accept(id.qid == 0, flow_control, &cqe, &mut connection.sent);
+                if id.qid == 0 {
+                    self.instance_of.insert(id.cntlid, self.instances);
+                    self.instances += 1;
+                }
                 let io = |id| Queue::Io(id, IoQueue::new(queue, view));
                 connection.queue = if id.qid == 0 { Queue::Admin(id.cntlid) } else { io(id) };
             }
@@ -270,7 +362,7 @@ impl Server {
                     }
                     _ => (data, true),
                 };
-                connection.tasks.push(Task { request, data, is_ready });
+                connection.tasks.push(Task { request, data, is_ready, due: Duration::MAX });
             }
             Action::Respond(cqe) => connection.wire.respond(&cqe, &mut connection.sent),
             Action::Hold(_) | Action::Reserve(_) | Action::Disconnect(_) => panic!("our host does none"),
@@ -282,8 +374,13 @@ impl Server {
         let links: Vec<Link> = self.connections.keys().copied().collect();
         if !links.is_empty() {
             let link = links[random.u64(..links.len() as u64) as usize];
-            self.execute_one(link, random);
+            self.execute_one(now, link, random);
             self.drain(now, link);
+        }
+        for (link, connection) in &mut self.connections {
+            if connection.wire.handle_timeout(now) {
+                self.closed.push(*link);
+            }
         }
         let connections = &mut self.connections;
         self.subsystem.handle_timeout(now, |cntlid| {
@@ -298,16 +395,23 @@ impl Server {
         }
     }
 
-    fn execute_one(&mut self, link: Link, random: &mut Rng) {
+    fn execute_one(&mut self, now: Duration, link: Link, random: &mut Rng) {
         let connection = self.connections.get_mut(&link).expect("there");
+        let is_due = |task: &Task| task.is_ready && now >= task.due;
         let ready: Vec<usize> =
-            (0..connection.tasks.len()).filter(|at| connection.tasks[*at].is_ready).collect();
+            (0..connection.tasks.len()).filter(|at| is_due(&connection.tasks[*at])).collect();
         let Some(at) = ready.get(random.u64(..ready.len().max(1) as u64) as usize) else { return };
         let Task { request, data, .. } = connection.tasks.swap_remove(*at);
         let start = request.start as usize * client::BLOCK;
         let range = start..start + request.blocks as usize * client::BLOCK;
+        let Queue::Io(id, _) = &connection.queue else { panic!("no I/O queue") };
+        let instance = self.instance_of[&id.cntlid];
+        assert!(!self.finished.contains(&instance), "controller {instance} was reported as finished");
         match request.operation {
-            Operation::Write { .. } => self.content[range.clone()].copy_from_slice(&data),
+            Operation::Write { .. } => {
+                self.content[range.clone()].copy_from_slice(&data);
+                self.written.push((request.start, data));
+            }
             Operation::WriteZeroes { .. } => self.content[range.clone()].fill(0),
             _ => {}
         }
@@ -325,6 +429,8 @@ impl Server {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Respond { cntlid, cqe, data } => {
+                let named = self.ends.remove(&(cntlid, cqe.cid));
+                self.finished.extend(named.filter(|_| cqe.status.is_success()).into_iter().flatten());
                 let is_admin = |one: &&mut Connection| matches!(one.queue, Queue::Admin(id) if id == cntlid);
                 let Some(connection) = self.connections.values_mut().find(is_admin) else { return };
                 if data.is_empty() {
@@ -352,7 +458,7 @@ impl Server {
                 self.closed
                     .extend(self.connections.iter().filter(|(_, one)| is_it(one)).map(|(link, _)| *link));
             }
-            Output::Released { .. } => {}
+            Output::Released { cntlid } => self.ends.retain(|(of, _), _| *of != cntlid),
             Output::Save { .. }
             | Output::Fence { .. }
             | Output::Reserved { .. }
