@@ -1,10 +1,10 @@
-//! A host with two paths to a subsystem, one to each node, whose connections break, fall silent and
-//! deliver late, while host and target stand still for a while or the host starts again. The host
-//! recovers by the protocol only: it connects again, has lost controllers ended by End Controller or
-//! Cross-Controller Reset, and waits for the safe time where nobody answers.
+//! A host with two paths to a subsystem, one to each node, whose connections break, fall silent
+//! and deliver late, while host and target stand still for a while or the host starts again. The
+//! host recovers by the protocol only: it connects again, has lost controllers ended by End
+//! Controller or Cross-Controller Reset, and waits for the safe time where nobody answers.
 //!
-//! Fences and controllers are the real ones ([`nvme::host::Fences`], [`nvme::controller`]). When the
-//! host takes a path for lost is modelled after the loop of an attachment; the target executes
+//! Fences and controllers are the real ones ([`nvme::host::Fences`], [`nvme::controller`]). When
+//! the host takes a path for lost is modelled after the loop of an attachment; the target executes
 //! commands of the same blocks in any order, so that nothing but the fences protects them.
 //!
 //! What holds after each step: the blocks of the volume never go back to an older write

@@ -1,7 +1,7 @@
 //! A host with two paths. It drives what the loop of an attachment drives, without its sockets:
-//! [`Initiator`], [`HostConnection`] and [`Fences`], which say what is sent when. Modelled here after
-//! that loop: when a path is lost, when it is tried again, and that reads of a lost controller are
-//! sent again at once.
+//! [`Initiator`], [`HostConnection`] and [`Fences`], which say what is sent when. Modelled here
+//! after that loop: when a path is lost, when it is tried again, and that reads of a lost
+//! controller are sent again at once.
 
 use super::user::User;
 use crate::client::{BLOCK, SUBSYSTEM};

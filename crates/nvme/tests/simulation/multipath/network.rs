@@ -2,9 +2,9 @@
 //! in any. Each direction of a path may hold what it has for a while.
 //!
 //! As long as both ends keep a connection, TCP repeats what was lost, so that a loss is a delay.
-//! What an end that gave its connection up had sent is either lost for good, or arrives at once when
-//! the hold is over: a *late original*. It comes in one burst: a network that delivers parts of it
-//! many seconds apart would defeat the safe time of TP4129, which counts on that it does not.
+//! What an end that gave its connection up had sent is either lost for good, or arrives at once
+//! when the hold is over: a *late original*. It comes in one burst: a network that delivers parts
+//! of it many seconds apart would defeat the safe time of TP4129, which counts on that it does not.
 
 use crate::{Link, path_of, some_bytes};
 use fastrand::Rng;
