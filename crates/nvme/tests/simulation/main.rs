@@ -74,7 +74,7 @@ fn run(seed: u64, digests: Digests, flow_control: bool, faults: Faults, seen: &m
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
     let mut now = Duration::ZERO;
-    let mut server = Server::new(now);
+    let mut server = Server::new(now, false);
     let mut network = Network::default();
     let mut client = Client::new(now, digests, flow_control);
     for _ in 0..3000 {

@@ -7,6 +7,8 @@
 //! the host takes a path for lost is modelled after the loop of an attachment; the target executes
 //! commands of the same blocks in any order, so that nothing but the fences protects them.
 //!
+//! The nodes are of one process, or of two, which ask each other to end controllers.
+//!
 //! What holds after each step: the blocks of the volume never go back to an older write
 //! ([`user`]); each command is completed once, and no other; the target executes nothing of a
 //! controller that it reported as finished ([`Server`]). When faults have stopped, all commands
@@ -102,7 +104,7 @@ impl World {
             _ => Knows::EndController,
         };
         let traits = Traits { digests, flow_control: seed & 16 != 0, target_knows };
-        let mut target = Server::new(Duration::ZERO);
+        let mut target = Server::new(Duration::ZERO, seed & 32 != 0);
         target.forgives_stalls = target_knows != Knows::Nothing;
         target.latency_ms = [20, 500, 3000][random.usize(..3)];
         Self {

@@ -4,8 +4,8 @@
 use crate::{Link, client, path_of};
 use fastrand::Rng;
 use nvme::controller::{
-    Accepted, Access, Action, Config, IoQueue, Kind, Limits, Node, Operation, Output, Port, QueueId, Request,
-    Subsystem, Volume, VolumeId,
+    Accepted, Access, Action, Config, EndRequest, IoQueue, Kind, Limits, Node, Operation, Output, Port,
+    QueueId, Request, Subsystem, Volume, VolumeId,
 };
 use nvme::cross_reset::Impacted;
 use nvme::digest::{self, Digest};
@@ -13,8 +13,9 @@ use nvme::end_controller::{END_CONTROLLER, EndController};
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::identify::NamespaceIds;
 use nvme::tcp::{Incoming, Progress, Received, Settings, TargetConnection, ToHost};
-use nvme::{AdminOpcode, Cqe, Nqn, Sqe, Status, Transport};
-use std::collections::{BTreeMap, BTreeSet};
+use nvme::{AdminOpcode, Cqe, HostId, Nqn, Sqe, Status, Transport};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The node at whose port a connection is.
@@ -33,6 +34,9 @@ enum Queue {
     Admin(u16),
     Io(QueueId, IoQueue),
 }
+
+/// Where the instances of a process begin: its node, shifted.
+const NODE_SHIFT: u32 = 32;
 
 /// A command whose data are not all there, or that waits to be executed.
 struct Task {
@@ -55,8 +59,18 @@ struct Connection {
     broken: bool,
 }
 
+/// What one process of a pair says to the other one.
+enum Between {
+    Ask(EndRequest),
+    Answer(u64, Status),
+    HostId(HostId, Option<Nqn>),
+}
+
 pub struct Server {
-    subsystem: Subsystem,
+    /// One for both nodes, or one for each if they are two processes.
+    machines: Vec<Subsystem>,
+    /// To each process from the other one, with the time of its arrival.
+    between: [VecDeque<(Duration, Between)>; 2],
     connections: BTreeMap<Link, Connection>,
     content: Vec<u8>,
     closed: Vec<Link>,
@@ -66,8 +80,8 @@ pub struct Server {
     /// Time in which it stood still does not count against hosts.
     pub forgives_stalls: bool,
     pub written: Vec<Written>,
-    /// How many controllers there were, and the number of each that there is.
-    instances: u64,
+    /// How many controllers each process had, and the number of each that there is.
+    instances: [u64; 2],
     instance_of: BTreeMap<u16, u64>,
     /// What the commands name that end controllers, by controller and identifier.
     ends: BTreeMap<(u16, u16), Vec<u64>>,
@@ -76,27 +90,18 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(now: Duration) -> Self {
-        let limits = Limits { transfer_bytes: client::TRANSFER_BYTES, ..Limits::default() };
-        let config = Config {
-            nqn: Nqn::new(client::SUBSYSTEM).expect("valid"),
-            kind: Kind::Io,
-            serial: "1".to_owned(),
-            model: "m".to_owned(),
-            firmware: "1".to_owned(),
-            nodes: 2,
-            cntlids: [(Node(0), 1..=1000), (Node(1), 1001..=2000)].into(),
-            is_split: false,
-            access: Access::Any,
-            host_ids: BTreeMap::new(),
-            reservations: false,
-            limits,
+    pub fn new(now: Duration, is_split: bool) -> Self {
+        let both = BTreeMap::from([(Node(0), 1..=1000), (Node(1), 1001..=2000)]);
+        let of_node = |node: u32| {
+            let mut machine = machine(now, [(Node(node), both[&Node(node)].clone())].into(), true);
+            machine.set_instance_base(u64::from(node) << NODE_SHIFT);
+            machine
         };
-        let mut subsystem = Subsystem::new(now, config);
-        subsystem.set_volume(1, volume(1)).expect("good");
+        let machines = if is_split { vec![of_node(0), of_node(1)] } else { vec![machine(now, both, false)] };
         let content = vec![0; client::BLOCKS as usize * client::BLOCK];
         Self {
-            subsystem,
+            machines,
+            between: Default::default(),
             connections: BTreeMap::new(),
             content,
             closed: Vec::new(),
@@ -104,11 +109,21 @@ impl Server {
             latency_ms: 0,
             forgives_stalls: true,
             written: Vec::new(),
-            instances: 0,
+            instances: [0, 0],
             instance_of: BTreeMap::new(),
             ends: BTreeMap::new(),
             finished: BTreeSet::new(),
         }
+    }
+
+    /// The process that has a controller.
+    fn at(&self, cntlid: u16) -> usize {
+        usize::from(self.machines.len() > 1 && cntlid > 1000)
+    }
+
+    fn of(&mut self, cntlid: u16) -> &mut Subsystem {
+        let at = self.at(cntlid);
+        &mut self.machines[at]
     }
 
     pub fn content(&self) -> &[u8] {
@@ -116,7 +131,7 @@ impl Server {
     }
 
     pub fn controllers(&self) -> usize {
-        self.subsystem.controllers().count()
+        self.machines.iter().map(|machine| machine.controllers().count()).sum()
     }
 
     pub fn namespaces(&self) -> Vec<u32> {
@@ -127,9 +142,9 @@ impl Server {
     pub fn change_namespaces(&mut self) {
         self.extra = !self.extra;
         if self.extra {
-            self.subsystem.set_volume(2, volume(2)).expect("good");
+            self.machines.iter_mut().for_each(|one| one.set_volume(2, volume(2)).expect("good"));
         } else {
-            self.subsystem.remove_volume(2);
+            self.machines.iter_mut().for_each(|one| one.remove_volume(2));
         }
     }
 
@@ -166,7 +181,7 @@ impl Server {
     /// Goes on after it stood still for this long. Returns the connections that it ends.
     pub fn resume(&mut self, now: Duration, lost: Duration) -> Vec<Link> {
         if self.forgives_stalls {
-            self.subsystem.handle_stall(lost);
+            self.machines.iter_mut().for_each(|one| one.handle_stall(lost));
         }
         let is_io = |link: &Link| matches!(self.connections[link].queue, Queue::Io(..));
         let ends: Vec<Link> = self.links().into_iter().filter(|link| lost > STALL && is_io(link)).collect();
@@ -200,7 +215,7 @@ impl Server {
             Queue::Admin(cntlid) => QueueId { cntlid, qid: 0 },
             Queue::Io(id, _) => id,
         };
-        self.subsystem.handle_queue_closed(now, queue);
+        self.of(queue.cntlid).handle_queue_closed(now, queue);
     }
 
     pub fn receive(&mut self, now: Duration, link: Link, bytes: &[u8], random: &mut Rng, spoils: u64) {
@@ -267,7 +282,7 @@ impl Server {
                         let cntlid = *cntlid;
                         assert!(!matches!(incoming, Incoming::OnRequest(_)), "admin data fit into capsules");
                         self.note_ends(cntlid, &sqe);
-                        self.subsystem.handle_command(now, cntlid, &sqe, &data);
+                        self.of(cntlid).handle_command(now, cntlid, &sqe, &data);
                     }
                     Queue::Io(..) => self.io(link, &sqe, incoming, data),
                 }
@@ -300,7 +315,12 @@ impl Server {
         let own = self.instance_of[&cntlid];
         let named = if sqe.opcode == END_CONTROLLER {
             match EndController::of(sqe) {
-                EndController::Older => (0..own).collect(),
+                EndController::Older => {
+                    let other = 1 - self.at(cntlid) as u64;
+                    let first = other << NODE_SHIFT;
+                    let of_other = first..first + self.instances[other as usize];
+                    ((1 - other) << NODE_SHIFT..own).chain(of_other).collect()
+                }
                 EndController::One(named) => vec![named.number],
             }
         } else if AdminOpcode(sqe.opcode) == AdminOpcode::CROSS_CONTROLLER_RESET {
@@ -318,7 +338,10 @@ impl Server {
                 let cqe = Cqe { cid: sqe.cid, status, ..Cqe::default() };
                 connection.wire.respond(&cqe, &mut connection.sent);
             }
-            Queue::Admin(cntlid) => self.subsystem.refuse_command(*cntlid, sqe, status),
+            Queue::Admin(cntlid) => {
+                let cntlid = *cntlid;
+                self.of(cntlid).refuse_command(cntlid, sqe, status);
+            }
             Queue::Io(_, queue) => {
                 let cqe = queue.refuse(sqe, status).expect("room");
                 connection.wire.respond(&cqe, &mut connection.sent);
@@ -330,15 +353,17 @@ impl Server {
         let data = ConnectData::decode(data).expect("whole");
         let connect = Connect::of(sqe);
         let port = Port { node: node(link), transport: Transport::Tcp, capsule_data_bytes: 4096 };
-        let accepted = self.subsystem.connect(now, port, sqe.cid, &connect, &data);
+        let at = if self.machines.len() > 1 { path_of(link) } else { 0 };
+        let accepted = self.machines[at].connect(now, port, sqe.cid, &connect, &data);
         let connection = self.connections.get_mut(&link).expect("there");
         match accepted {
             Ok(Accepted { id, queue, view, cqe }) => {
                 let flow_control = !connect.attributes.has(nvme::fabrics::ConnectAttributes::DISABLE_SQ_FLOW);
                 connection.wire.accept(id.qid == 0, flow_control, &cqe, &mut connection.sent);
                 if id.qid == 0 {
-                    self.instance_of.insert(id.cntlid, self.instances);
-                    self.instances += 1;
+                    let number = (at as u64) << NODE_SHIFT | self.instances[at];
+                    self.instance_of.insert(id.cntlid, number);
+                    self.instances[at] += 1;
                 }
                 let io = |id| Queue::Io(id, IoQueue::new(queue, view));
                 connection.queue = if id.qid == 0 { Queue::Admin(id.cntlid) } else { io(id) };
@@ -382,17 +407,38 @@ impl Server {
                 self.closed.push(*link);
             }
         }
-        let connections = &mut self.connections;
-        self.subsystem.handle_timeout(now, |cntlid| {
-            let traffic = |one: &mut Connection| match &mut one.queue {
-                Queue::Io(id, queue) if id.cntlid == cntlid => queue.take_traffic(),
-                _ => false,
-            };
-            connections.values_mut().fold(false, |any, one| traffic(one) | any)
-        });
-        while let Some(output) = self.subsystem.poll_output() {
-            self.carry_out(output);
+        for at in 0..self.machines.len() {
+            let connections = &mut self.connections;
+            self.machines[at].handle_timeout(now, |cntlid| {
+                let traffic = |one: &mut Connection| match &mut one.queue {
+                    Queue::Io(id, queue) if id.cntlid == cntlid => queue.take_traffic(),
+                    _ => false,
+                };
+                connections.values_mut().fold(false, |any, one| traffic(one) | any)
+            });
+            self.hear_other(now, at);
+            while let Some(output) = self.machines[at].poll_output() {
+                self.carry_out(now, at, output, random);
+            }
         }
+    }
+
+    /// Takes what the other process has said to this one.
+    fn hear_other(&mut self, now: Duration, at: usize) {
+        while let Some((_, said)) = self.between[at].pop_front_if(|(arrives, _)| now >= *arrives) {
+            match said {
+                Between::Ask(request) => self.machines[at].end_for_other(&request),
+                Between::Answer(id, status) => self.machines[at].handle_other_answered(id, status),
+                Between::HostId(host_id, host) => self.machines[at].set_host_elsewhere(host_id, host),
+            }
+        }
+    }
+
+    fn tell_other(&mut self, now: Duration, at: usize, said: Between, random: &mut Rng) {
+        let most = if random.u8(..5) == 0 { 1_000 } else { 5 };
+        let last = self.between[1 - at].back().map_or(now, |(arrives, _)| *arrives);
+        let arrives = last.max(now + Duration::from_millis(random.u64(..most)));
+        self.between[1 - at].push_back((arrives, said));
     }
 
     fn execute_one(&mut self, now: Duration, link: Link, random: &mut Rng) {
@@ -426,7 +472,7 @@ impl Server {
         send(connection, &cqe, &self.content[range], random);
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, now: Duration, at: usize, output: Output, random: &mut Rng) {
         match output {
             Output::Respond { cntlid, cqe, data } => {
                 let named = self.ends.remove(&(cntlid, cqe.cid));
@@ -463,11 +509,13 @@ impl Server {
             | Output::Fence { .. }
             | Output::Reserved { .. }
             | Output::GuestView { .. }
-            | Output::GuestReserved { .. }
-            | Output::AskOther(_)
-            | Output::AnswerOther { .. }
-            | Output::HostId { .. } => {
-                panic!("our host does not reserve, and all nodes are here")
+            | Output::GuestReserved { .. } => panic!("our host does not reserve"),
+            Output::AskOther(request) => self.tell_other(now, at, Between::Ask(request), random),
+            Output::AnswerOther { id, status } => {
+                self.tell_other(now, at, Between::Answer(id, status), random);
+            }
+            Output::HostId { host_id, host } => {
+                self.tell_other(now, at, Between::HostId(host_id, host), random);
             }
         }
     }
@@ -496,6 +544,28 @@ pub fn spoil(data: &mut [u8], random: &mut Rng, in_thousand: u64) {
         let at = random.u64(..data.len() as u64) as usize;
         data[at] ^= 0x40;
     }
+}
+
+/// The controllers of a process, which has these nodes.
+fn machine(now: Duration, cntlids: BTreeMap<Node, RangeInclusive<u16>>, is_split: bool) -> Subsystem {
+    let limits = Limits { transfer_bytes: client::TRANSFER_BYTES, ..Limits::default() };
+    let config = Config {
+        nqn: Nqn::new(client::SUBSYSTEM).expect("valid"),
+        kind: Kind::Io,
+        serial: "1".to_owned(),
+        model: "m".to_owned(),
+        firmware: "1".to_owned(),
+        nodes: 2,
+        cntlids,
+        is_split,
+        access: Access::Any,
+        host_ids: BTreeMap::new(),
+        reservations: false,
+        limits,
+    };
+    let mut subsystem = Subsystem::new(now, config);
+    subsystem.set_volume(1, volume(1)).expect("good");
+    subsystem
 }
 
 fn volume(id: u64) -> Volume {
