@@ -1,0 +1,11 @@
+//! Conversations between the NVMe/TCP host and the target of the Linux kernel, byte by byte: what
+//! our codecs make of them, and whether our machines speak with either end.
+//!
+//! The folders beside this file have the captures; `README.md` says how they were made.
+
+mod answers;
+mod capture;
+mod codec;
+mod commands;
+mod kernel_host;
+mod our_target;
