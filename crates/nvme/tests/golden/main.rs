@@ -4,8 +4,10 @@
 //! The folders beside this file have the captures; `README.md` says how they were made.
 
 mod answers;
+mod bring_up;
 mod capture;
 mod codec;
 mod commands;
 mod kernel_host;
+mod kernel_target;
 mod our_target;
