@@ -82,6 +82,10 @@ mod mounted_over_rdma;
 #[path = "../../attach/tests/attach/client.rs"]
 #[allow(dead_code, reason = "the tests of the crate use the rest")]
 mod nbd_client;
+#[path = "vm/our_target.rs"]
+mod our_target;
+#[path = "vm/our_target_faults.rs"]
+mod our_target_faults;
 #[path = "vm/rdma_call_backs.rs"]
 mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]
@@ -94,6 +98,8 @@ mod rdma_host;
 mod rdma_versions;
 #[path = "vm/soft_roce.rs"]
 mod soft_roce;
+#[path = "vm/target_faults.rs"]
+mod target_faults;
 #[path = "vm/unread_over_rdma.rs"]
 mod unread_over_rdma;
 

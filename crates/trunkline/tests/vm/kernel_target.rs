@@ -1,7 +1,8 @@
 //! The Linux kernel's NVMe/TCP target (nvmet) behind two links, and what its tests do in the guest.
 //!
 //! Its ports listen in the network namespace at the far end of the links of `bad_links`. The
-//! namespace is a dm device on memory, which can be suspended.
+//! namespace is a dm device on memory, which can be suspended. Our target at the same place, on the
+//! same device, is in `our_target`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,20 +11,29 @@ use testkit::Deadline;
 pub(super) const SUBSYSTEM: &str = "nqn.2026-11.org.trunkline:kernel";
 pub(super) const HOST: &str = "nqn.2026-11.org.trunkline:guest";
 pub(super) const ADDRESSES: [&str; 2] = ["10.99.1.2:4420", "10.99.2.2:4420"];
-/// What the target's namespace is.
+/// What the target's namespace is, from `store_made` to `store_removed`.
 pub(super) const STORE: &str = "/dev/mapper/store";
 /// Only a hang takes so long, also in an emulated machine.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Shell functions: `far` runs a command at the target's end of the links; `opened N` and
 /// `closed N` add the subsystem to a port and take it away, which ends the port's controllers.
-/// `held` keeps what is sent to the target by the first link until `delivered`; resets are lost.
+/// `store_made` and `store_removed` create the device, empty, and remove it. `held` keeps what is sent to the target by the first link until `delivered`; resets are lost.
 const FUNCTIONS: &str = "
     nqn=nqn.2026-11.org.trunkline:kernel
     nvmet=/sys/kernel/config/nvmet
     far() { nsenter --net=/run/netns/far -- \"$@\"; }
     opened() { far ln -s $nvmet/subsystems/$nqn $nvmet/ports/$1/subsystems/$nqn; }
     closed() { rm $nvmet/ports/$1/subsystems/$nqn; }
+    store_made() {
+        modprobe -a dm-mod sch_plug tcp_diag; modprobe brd rd_nr=1 rd_size=65536
+        dd if=/dev/zero of=/dev/ram0 bs=1M count=64 oflag=direct 2>/dev/null
+        dmsetup create --noudevsync store --table '0 131072 linear /dev/ram0 0'; dmsetup mknodes
+    }
+    store_removed() {
+        dmsetup resume store 2>/dev/null
+        for try in $(seq 100); do dmsetup remove --noudevsync store && return; sleep 0.1; done
+    }
     held() {
         nft add table ip held; nft add chain ip held output '{ type filter hook output priority 0 ; }'
         nft add rule ip held output oifname bad1 tcp flags rst counter drop
@@ -46,6 +56,11 @@ pub(super) fn run(script: &str) -> String {
     out.into_owned()
 }
 
+/// Runs what it can of a shell script in this guest.
+pub(super) fn try_to_run(script: &str) {
+    let _ = Command::new("sh").args(["-c", &format!("{FUNCTIONS}{script}")]).output();
+}
+
 /// The target, until dropped.
 pub(super) struct KernelTarget;
 
@@ -53,10 +68,8 @@ impl KernelTarget {
     /// Starts it; the ANA state of the second address is this one.
     pub(super) fn start(second: &str) -> Self {
         run(&format!(
-            "modprobe -a nvmet nvmet-tcp dm-mod sch_plug tcp_diag; modprobe brd rd_nr=1 rd_size=65536
+            "modprobe -a nvmet nvmet-tcp; store_made
              mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-             dd if=/dev/zero of=/dev/ram0 bs=1M count=64 oflag=direct 2>/dev/null
-             dmsetup create --noudevsync store --table '0 131072 linear /dev/ram0 0'; dmsetup mknodes
              mkdir $nvmet/subsystems/$nqn; echo 1 > $nvmet/subsystems/$nqn/attr_allow_any_host
              namespace=$nvmet/subsystems/$nqn/namespaces/1; mkdir $namespace
              echo -n {STORE} > $namespace/device_path; echo 1 > $namespace/enable
@@ -79,8 +92,8 @@ impl Drop for KernelTarget {
             for n in 1 2; do closed $n; rmdir $nvmet/ports/$n; done
             echo 0 > $nvmet/subsystems/$nqn/namespaces/1/enable
             rmdir $nvmet/subsystems/$nqn/namespaces/1 $nvmet/subsystems/$nqn
-            for try in $(seq 100); do dmsetup remove --noudevsync store && exit; sleep 0.1; done";
-        let _ = Command::new("sh").args(["-c", &format!("{FUNCTIONS}{script}")]).output();
+            store_removed";
+        try_to_run(script);
     }
 }
 

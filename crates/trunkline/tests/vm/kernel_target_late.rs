@@ -8,8 +8,8 @@
 use crate::bad_links::links;
 use crate::guest::{is_in_guest, passes_in};
 use crate::kernel_target::{ADDRESSES, HOST, KernelTarget, SUBSYSTEM, TIMEOUT, run, wait_for_connections};
-use crate::kernel_target_faults::attached;
 use crate::nbd_client::Client;
+use crate::target_faults::attached;
 use crate::{alone, lab, trunkline};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -29,6 +29,7 @@ macro_rules! vm_command {
             "--skip", "version_3_keeps_its_locks",
             "--skip", "on_the_kernels_server_when_connections_break",
             "--skip", "kernel_target",
+            "--skip", "our_target",
             "--skip", "costs_as_many_rdma_operations",
         ]
     };
@@ -188,10 +189,10 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vm-faults",
-        about: "faults strike under the kernel's client and under ours, and between our NVMe host and the kernel's target: how long each waits",
+        about: "faults strike under the kernel's client and under ours, and between our NVMe host and the kernel's target and ours: how long each waits",
         tier: Tier::Full,
-        minutes: 13,
-        command: test_program!("vm", "under_the_kernels", "kernel_target", "--nocapture"),
+        minutes: 17,
+        command: test_program!("vm", "under_the_kernels", "kernel_target", "our_target", "--nocapture"),
         packages: VM_PACKAGES,
         needs: &[],
     },
