@@ -391,8 +391,8 @@ fn no_late_original_lands_whatever_breaks_stalls_or_is_late() {
     assert!(seen.by_answer > 100 && seen.by_time > 20, "{seen:?}");
 }
 
-// Seeds 20 and 39: fences were lifted by time while nobody could be asked, and the target had not
-// counted the time in which it stood still.
+// Seed 20: a fence was lifted by time while nobody could be asked, and the target had not counted
+// the time in which it stood still.
 #[test]
 fn no_late_original_lands_although_nobody_answers_for_the_safe_time() {
     let Some(seen) = campaign(0..60, Mix::NobodyAnswers) else { return };
