@@ -18,7 +18,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Shell functions: `far` runs a command at the target's end of the links; `opened N` and
 /// `closed N` add the subsystem to a port and take it away, which ends the port's controllers.
-/// `store_made` and `store_removed` create the device, empty, and remove it. `held` keeps what is sent to the target by the first link until `delivered`; resets are lost.
+/// `store_made` and `store_removed` create the device, empty, and remove it. `held` keeps what is
+/// sent to the target by the first link until `delivered`; resets are lost.
 const FUNCTIONS: &str = "
     nqn=nqn.2026-11.org.trunkline:kernel
     nvmet=/sys/kernel/config/nvmet

@@ -1,6 +1,6 @@
-//! Our target (`block serve`) at the place of the kernel's, see `kernel_target`: behind the same two
-//! links, with a volume on the same device. The first address is that of node A, which owns the
-//! volume, and the second one is that of node B.
+//! Our target (`block serve`) at the place of the kernel's, see `kernel_target`: behind the same
+//! two links, with a volume on the same device. The first address is that of node A, which owns
+//! the volume, and the second one is that of node B.
 
 use crate::kernel_target::{ADDRESSES, HOST, STORE, SUBSYSTEM, TIMEOUT, run, try_to_run};
 use crate::trunkline;

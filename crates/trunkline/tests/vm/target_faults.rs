@@ -100,7 +100,7 @@ pub(super) fn of_every_target<T>() -> Vec<Fault<T>> {
             "[ -n \"$(far ss --kill --tcp --no-header 'sport = :4420')\" ]",
             ":",
         ),
-        // Nothing is under way on a path but what the device holds, while the target itself answers.
+        // Nothing is under way on a path but what the device holds. The target itself answers.
         Fault::of_scripts(
             "the target's device stands still",
             false,
