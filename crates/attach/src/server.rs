@@ -88,7 +88,7 @@ impl Drop for Lock {
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    lock: Lock,
+    _lock: Lock,
     /// How the last server of it has ended.
     pub earlier: Earlier,
 }
@@ -118,14 +118,7 @@ impl Socket {
             Err(error) => return Err(failed(error)),
         };
         let listener = UnixListener::bind(path).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned(), lock, earlier })
-    }
-
-    /// The file by whose lock no other process has the socket. It stays if the process is killed,
-    /// and may say something to the next one.
-    #[must_use]
-    pub fn lock_file(&self) -> &Path {
-        &self.lock.path
+        Ok(Self { listener, path: path.to_owned(), _lock: lock, earlier })
     }
 }
 

@@ -56,6 +56,14 @@ impl Attachment {
         self.shared.namespaces()
     }
 
+    /// Whether nothing can have an effect any more that an earlier attachment of this host has
+    /// left, or a lost controller of this one. An attachment that ends before that is as good as killed
+    /// for the next one: [`Config::after_crash`].
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.shared.is_settled()
+    }
+
     /// How the paths are.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {

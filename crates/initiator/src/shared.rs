@@ -122,6 +122,9 @@ struct State {
     tasks: Vec<Running>,
     is_ended: bool,
     has_begun: bool,
+    settled_at: Option<Instant>,
+    /// Controllers that are lost, and not known to be finished.
+    has_unfinished: bool,
     namespaces: BTreeMap<u32, Namespace>,
     reachable: Vec<u32>,
     paths: Vec<PathState>,
@@ -191,6 +194,20 @@ impl Shared {
             tasks: std::mem::take(&mut state.tasks),
             is_ended: state.is_ended,
         }
+    }
+
+    /// From then on nothing of an earlier attachment can have an effect.
+    pub(crate) fn set_settled_at(&self, at: Instant) {
+        self.state().settled_at = Some(at);
+    }
+
+    pub(crate) fn set_unfinished(&self, has_unfinished: bool) {
+        self.state().has_unfinished = has_unfinished;
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        let state = self.state();
+        !state.has_unfinished && state.settled_at.is_some_and(|at| Instant::now() >= at)
     }
 
     pub(crate) fn namespace(&self, nsid: u32) -> Option<Namespace> {

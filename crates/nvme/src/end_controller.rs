@@ -7,8 +7,9 @@
 //! controller is executed any more, so that moving a write takes milliseconds instead of multiples
 //! of the keep-alive timeout.
 //!
-//! A controller is named by its *instance*, which no other controller of the node has had, also
-//! not one before a restart. An instance that is not there any more is finished.
+//! A controller is named by its *instance*, which no other controller of the node has had since the
+//! host was booted, also not one before a restart. An instance that is not there any more is
+//! finished.
 
 use crate::command::Sqe;
 use crate::identify::Controller;

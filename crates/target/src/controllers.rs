@@ -136,9 +136,7 @@ impl Controllers {
         }
         let of_io = of_config(config, (Kind::Io, is_split), config.subsystem.clone());
         let mut io = Subsystem::new(Duration::ZERO, of_io);
-        // A restart exceeds it. The time of day would not, where somebody sets it back: then
-        // controllers that live would be taken for those of the process before.
-        let instance = clock();
+        let instance = instance_base();
         io.set_instance_base(instance);
         check(namespaces)?;
         for (at, namespace) in namespaces.iter().enumerate() {
@@ -575,6 +573,13 @@ impl Controllers {
             }
         }
     }
+}
+
+/// Where the instances of this process begin: a restart exceeds it. The time of day would not,
+/// where somebody sets it back: then controllers that live would be taken for those of the process
+/// before. It is above the times of day that earlier versions took.
+pub(crate) fn instance_base() -> u64 {
+    (1 << 62) + clock()
 }
 
 fn of_config(config: &Config, (kind, is_split): (Kind, bool), nqn: Nqn) -> nvme::controller::Config {

@@ -54,9 +54,8 @@ pub trait Backings: Send + Sync {
     fn close(&self, nsid: u32);
     /// From now on the volume is owned and reached like this. Must not wait.
     fn reach(&self, nsid: u32, record: Record, reach: Reach);
-    /// The process of the other node has ended, which began before this time (by the monotonic
-    /// clock, in nanoseconds), and this node owns all volumes: nothing is executed for that process
-    /// any more. Must not wait.
+    /// The process of the other node has ended, whose instances are below this one, and this node
+    /// owns all volumes: nothing is executed for that process any more. Must not wait.
     fn finished(&self, before: u64) {
         let _ = before;
     }

@@ -308,8 +308,8 @@ impl Target {
         self.shared.controllers.set_reach(nsid, (record.owner, record.epoch), reach);
     }
 
-    /// Nothing is executed any more for controllers of the other node whose process began before
-    /// this time, by the monotonic clock in nanoseconds: End Controller says so to hosts.
+    /// Nothing is executed any more for controllers of the other node with instances below this
+    /// one: End Controller says so to hosts.
     pub fn set_finished(&self, node: Node, before: u64) {
         self.shared.controllers.set_finished(node, before);
     }

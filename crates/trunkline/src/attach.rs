@@ -86,19 +86,6 @@ impl Place {
         }
     }
 
-    /// A file for the process that has the place after this one was killed. It goes with the
-    /// socket, or with the system.
-    pub fn note(&self) -> PathBuf {
-        match self {
-            Self::Socket(socket, _) => socket.lock_file().to_owned(),
-            Self::Ublk(device) => {
-                let path = device.path();
-                let name = path.file_name().unwrap_or_default().display();
-                PathBuf::from(format!("/run/trunkline-{name}.lock"))
-            }
-        }
-    }
-
     /// Whether the process that had it last was killed.
     pub fn was_killed(&self) -> bool {
         match self {

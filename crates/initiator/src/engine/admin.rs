@@ -66,7 +66,8 @@ impl Engine {
             // It was not sent, and nobody else knows of it.
             self.commands.admin.try_remove(at);
             if let AdminPurpose::End(fence) = purpose {
-                self.fences.ask_again(fence);
+                let now = self.now();
+                self.fences.ask_again(now, fence);
             }
             return self.lose(path, &Lost::Misuse);
         }
@@ -176,6 +177,7 @@ impl Engine {
 
     pub(super) fn begin(&mut self) {
         self.has_begun = true;
+        self.shared.set_settled_at(self.epoch + self.changes_from);
         self.dispatch();
         self.tick();
     }

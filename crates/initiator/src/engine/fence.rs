@@ -4,7 +4,6 @@
 use super::Engine;
 use super::admin::AdminPurpose;
 use super::path::Path;
-use crate::request::Request;
 use nvme::Cqe;
 use nvme::host::{Candidate, FenceId, Lifted, Name};
 use std::time::Duration;
@@ -16,7 +15,8 @@ impl Engine {
         if tag & super::ADMIN != 0 {
             let command = self.commands.admin.try_remove(at);
             if let Some(AdminPurpose::End(fence)) = command.map(|command| command.purpose) {
-                self.fences.ask_again(fence);
+                let now = self.now();
+                self.fences.ask_again(now, fence);
             }
             return;
         }
@@ -33,6 +33,7 @@ impl Engine {
     pub(super) fn fence(&mut self, safe: Duration, name: Option<Name>, parts: Vec<usize>) {
         tracing::debug!(?name, changes = parts.len(), "changes wait until their controller is finished");
         self.fences.add(self.now(), safe, name, parts);
+        self.shared.set_unfinished(true);
         self.ask();
     }
 
@@ -60,24 +61,17 @@ impl Engine {
     }
 
     pub(super) fn tick_fences(&mut self, now: Duration) {
-        while let Some(lifted) = self.fences.handle_timeout(now, self.is_reached(now)) {
+        while let Some(lifted) = self.fences.handle_timeout(now, self.paths.iter().any(Path::is_live)) {
             self.lift(lifted);
         }
         self.ask();
-    }
-
-    /// Whether a path is live, or changes have waited for one for so long that they fail.
-    fn is_reached(&self, now: Duration) -> bool {
-        let limit = self.config.no_path_timeout;
-        let is_late = |request: &Request| request.operation.changes() && now >= request.since + limit;
-        let mut requests = self.commands.requests.iter();
-        self.paths.iter().any(Path::is_live) || requests.any(|(_, request)| is_late(request))
     }
 
     /// A controller is finished: its changes may be sent again, before what came after them.
     fn lift(&mut self, lifted: Lifted<usize>) {
         let Lifted { changes, waited } = lifted;
         tracing::info!(changes = changes.len(), ?waited, "the old controller is finished");
+        self.shared.set_unfinished(!self.fences.is_empty());
         for part in changes.into_iter().rev() {
             self.waiting.push_front(part);
         }

@@ -113,7 +113,8 @@ impl Engine {
     fn choose(&self, at: usize, now: Duration) -> Choice {
         let Some(part) = self.commands.parts.get(at) else { return Choice::Nowhere };
         let Some(request) = self.commands.requests.get(part.request) else { return Choice::Nowhere };
-        let is_early = now < part.not_before || (request.operation.changes() && now < self.changes_from);
+        let changes_wait = now < self.changes_from || self.fences.holds_all();
+        let is_early = now < part.not_before || (request.operation.changes() && changes_wait);
         if !self.has_begun || is_early {
             return Choice::Nowhere;
         }
@@ -296,7 +297,8 @@ impl Engine {
         let (late, kept) = std::mem::take(&mut self.waiting).into_iter().partition(is_late);
         self.waiting = kept;
         let late: VecDeque<usize> = late;
-        late.into_iter().for_each(|at| self.part_ended(at, Some(Error::NoPath(limit))));
+        let fenced = self.fences.give_up(is_late);
+        late.into_iter().chain(fenced).for_each(|at| self.part_ended(at, Some(Error::NoPath(limit))));
     }
 
     /// Tells the callers how the paths are.

@@ -246,9 +246,11 @@ fn after_a_crash_changes_wait_until_the_controllers_of_the_one_before_are_over()
     config.keep_alive = Duration::from_secs(1);
     config.after_crash = Some(Duration::from_secs(3));
     let began = Instant::now();
-    let (_attachment, volume) = attach(config);
+    let (attachment, volume) = attach(config);
     volume.read(0, 4096).unwrap();
+    assert!(!attachment.is_settled());
     volume.write(0, vec![9; 4096]).unwrap();
+    assert!(attachment.is_settled());
     assert!(began.elapsed() >= Duration::from_secs(9), "{:?}", began.elapsed());
     assert!(volume.read(0, 4096).unwrap() == [9; 4096]);
 }

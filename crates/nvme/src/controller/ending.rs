@@ -70,7 +70,7 @@ impl Subsystem {
     }
 
     /// Instances are numbered from here on. A driver gives each start of its process another base,
-    /// so that no instance is ever met again.
+    /// so that no instance is met again before the host is booted again.
     pub const fn set_instance_base(&mut self, base: u64) {
         self.next_instance = base;
         self.next_end_request = base;

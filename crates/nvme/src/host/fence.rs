@@ -123,18 +123,22 @@ pub struct Lifted<C> {
 struct Fence<C> {
     /// The controller, if its target can be asked.
     name: Option<Name>,
-    /// When it is finished in any case.
+    /// When it is finished, if the target cannot say it.
     until: Duration,
     since: Duration,
     /// When the request was sent that is not answered.
     asked: Option<Duration>,
+    /// When that was lost with its connection; another one may be there to be asked.
+    lost: Option<Duration>,
     changes: Vec<C>,
+    /// Others were given up. Those who come later must not be overtaken by them.
+    has_failed: bool,
 }
 
 impl<C> Fence<C> {
     /// Whether time says that the controller is finished.
     fn is_over(&self, now: Duration, is_reached: bool) -> bool {
-        let is_answering = self.asked.is_some_and(|asked| now < asked + ANSWER);
+        let is_answering = self.asked.or(self.lost).is_some_and(|at| now < at + ANSWER);
         let could_ask = self.name.is_none() || is_reached;
         now >= self.until && could_ask && !is_answering
     }
@@ -160,9 +164,18 @@ impl<C> Fences<C> {
         self.fences.is_empty()
     }
 
-    /// A controller with changes is lost. It is finished after `safe`, if nothing says so before.
+    /// A controller with changes is lost. Where the target cannot say when it is finished, it is
+    /// after `safe`.
     pub fn add(&mut self, now: Duration, safe: Duration, name: Option<Name>, changes: Vec<C>) {
-        let fence = Fence { name, until: now + safe, since: now, asked: None, changes };
+        let fence = Fence {
+            name,
+            until: now + safe,
+            since: now,
+            asked: None,
+            lost: None,
+            changes,
+            has_failed: false,
+        };
         self.fences.insert(FenceId(self.next), fence);
         self.next += 1;
     }
@@ -175,17 +188,37 @@ impl<C> Fences<C> {
             let name = fence.name?;
             let ranked = |one: &Candidate| Some((name.rank(one.name)?, one.is_suspect, one.path));
             let (.., path) = candidates.iter().filter_map(ranked).min()?;
-            fence.asked = Some(now);
+            (fence.asked, fence.lost) = (Some(now), None);
             let command = Command { sqe: name.command(), data: CommandData::None };
             Some(Ask { fence: *id, path, command })
         })
     }
 
     /// The request was not sent, or its connection is lost.
-    pub fn ask_again(&mut self, id: FenceId) {
+    pub fn ask_again(&mut self, now: Duration, id: FenceId) {
         if let Some(fence) = self.fences.get_mut(&id) {
-            fence.asked = None;
+            (fence.asked, fence.lost) = (None, Some(now));
         }
+    }
+
+    /// Takes out changes that are given up. Until their fence is lifted, nothing else may change
+    /// data: [`Fences::holds_all`].
+    pub fn give_up(&mut self, mut is_given_up: impl FnMut(&C) -> bool) -> Vec<C> {
+        let mut all = Vec::new();
+        for fence in self.fences.values_mut() {
+            let given_up = fence.changes.extract_if(.., |change| is_given_up(change));
+            let before = all.len();
+            all.extend(given_up);
+            fence.has_failed |= all.len() > before;
+        }
+        all
+    }
+
+    /// Whether changes were given up whose controller is not known to be finished: a late original
+    /// could overtake any other change.
+    #[must_use]
+    pub fn holds_all(&self) -> bool {
+        self.fences.values().any(|fence| fence.has_failed)
     }
 
     /// The target answered a request. Returns what may be sent again.
@@ -203,8 +236,7 @@ impl<C> Fences<C> {
     }
 
     /// Time has passed. Returns what may be sent again, one fence at a time. `is_reached` says
-    /// whether any controller of the subsystem is live, so that something could be sent, or whether
-    /// changes have waited for so long that they are given up.
+    /// whether any controller of the subsystem is live, so that something could be sent.
     pub fn handle_timeout(&mut self, now: Duration, is_reached: bool) -> Option<Lifted<C>> {
         let id = *self.fences.iter().find(|(_, fence)| fence.is_over(now, is_reached))?.0;
         self.lift(now, id)
@@ -282,7 +314,7 @@ mod tests {
             fences.next_ask(secs(1), &[candidate(1, 1, false), candidate(2, 0, true)]).expect("a request");
         assert_eq!(ask.path, 2);
         assert_eq!(fences.next_ask(secs(1), &[candidate(1, 1, false)]), None);
-        fences.ask_again(ask.fence);
+        fences.ask_again(secs(1), ask.fence);
         let ask = fences.next_ask(secs(1), &[candidate(1, 1, false)]).expect("a request");
         assert_eq!(fences.handle_answer(secs(1), ask.fence, &answer(Status::COMMAND_INTERRUPTED, 0)), None);
         let ask = fences.next_ask(secs(1), &[candidate(1, 1, false)]).expect("a request");
@@ -326,7 +358,7 @@ mod tests {
         assert_eq!(fences.handle_timeout(secs(16), false), None);
         let ask = fences.next_ask(secs(20), &[asked]).expect("a request");
         assert_eq!(fences.handle_timeout(secs(20), true), None);
-        fences.ask_again(ask.fence);
+        fences.ask_again(secs(20), ask.fence);
         assert_eq!(fences.handle_timeout(secs(21), false), None);
         assert!(fences.next_ask(secs(22), &[asked]).is_some());
         assert_eq!(fences.handle_timeout(secs(26), true), None);
@@ -346,5 +378,39 @@ mod tests {
         fences.add(secs(20), secs(15), Some(ours(0, 6)), vec!['b']);
         assert_eq!(fences.next_ask(secs(21), &[]), None);
         assert!(fences.handle_timeout(secs(35), true).is_some());
+    }
+
+    #[test]
+    fn a_request_that_is_lost_with_its_path_goes_to_another_one_before_time_decides() {
+        let asked = Candidate { path: 1, name: ours(1, 9), is_suspect: false };
+        let mut fences = Fences::default();
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a']);
+        let ask = fences.next_ask(secs(14), &[asked]).expect("a request");
+        fences.ask_again(secs(16), ask.fence);
+        assert_eq!(fences.handle_timeout(secs(16), true), None);
+        assert!(fences.next_ask(secs(17), &[asked]).is_some());
+        assert_eq!(fences.handle_timeout(secs(21), true), None);
+        assert!(fences.handle_timeout(secs(22), true).is_some());
+        // Nobody else knows the command.
+        fences.add(secs(30), secs(15), Some(ours(0, 6)), vec!['b']);
+        let ask = fences.next_ask(secs(31), &[asked]).expect("a request");
+        fences.ask_again(secs(46), ask.fence);
+        assert_eq!(fences.next_ask(secs(46), &[]), None);
+        assert_eq!(fences.handle_timeout(secs(50), true), None);
+        assert!(fences.handle_timeout(secs(51), true).is_some());
+    }
+
+    #[test]
+    fn changes_that_are_given_up_keep_all_others_back_until_their_controller_is_finished() {
+        let mut fences = Fences::default();
+        fences.add(secs(0), secs(15), Some(ours(0, 5)), vec!['a', 'b']);
+        fences.add(secs(0), secs(15), Some(ours(0, 6)), vec!['c']);
+        assert!(!fences.holds_all());
+        assert_eq!(fences.give_up(|change| *change == 'a'), vec!['a']);
+        assert!(fences.holds_all());
+        assert_eq!(fences.handle_timeout(secs(600), false), None);
+        let lifted = fences.handle_timeout(secs(601), true);
+        assert_eq!(lifted.map(|lifted| lifted.changes), Some(vec!['b']));
+        assert!(!fences.holds_all() && !fences.is_empty());
     }
 }

@@ -48,8 +48,7 @@ pub(super) enum Heard {
         id: u64,
         status: Status,
     },
-    /// The process of the partner has ended. It began before this time, by the clock that both
-    /// have.
+    /// The process of the partner has ended. Its instances are below this one.
     Ended {
         before: u64,
     },
@@ -62,7 +61,7 @@ struct Process {
     /// `None` once it is closed.
     socket: Option<OwnedFd>,
     is_known: bool,
-    /// When it said who it is, by the clock that both have: its target began before.
+    /// Where instances began when it said who it is: those of its target are below.
     served: u64,
 }
 
@@ -255,7 +254,7 @@ impl Process {
             match packet {
                 Some(Packet::Hello(node)) if !self.is_known && node != here => {
                     self.is_known = true;
-                    self.served = crate::forward::clock();
+                    self.served = crate::controllers::instance_base();
                     heard.push(Heard::Connected);
                 }
                 Some(Packet::Message(message)) if self.is_known => heard.push(Heard::Message(message)),

@@ -1,5 +1,7 @@
 //! `trunkline block attach`: a volume as a disk for programs of this host, over all paths to it.
 
+mod mark;
+
 use super::serve;
 use crate::attach::{self as disk, Place, PlaceArgs};
 use crate::error::Error;
@@ -10,6 +12,7 @@ use initiator::{
     Address, Algorithms, Attachment, Config, Digests, HostId, Nqn, NqnError, PathState, Refusal, Secrets,
     Status, Transport, Volume, discover, identity, secret_file,
 };
+use mark::{KEEP_ALIVE_MAX, Mark};
 use server::config::size;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,11 +23,6 @@ use std::time::{Duration, Instant};
 
 /// How long the first path may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The keep-alive timeout, unless another one is given.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// What is before its seconds in the note for an attachment that starts after this one was killed.
-const NOTE: &str = "keep-alive ";
 
 /// How long the others may take before the disk is served without them.
 const OTHERS: Duration = Duration::from_secs(2);
@@ -73,7 +71,7 @@ pub struct AttachArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
     queues: u16,
     /// Keep-alive timeout in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = KEEP_ALIVE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=KEEP_ALIVE_MAX))]
     keep_alive: u64,
     /// Check headers and data by digests, over TCP.
     #[arg(long)]
@@ -124,7 +122,13 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     let host = args.hostnqn.clone().map_or_else(identity::host, Ok).map_err(nameless)?;
     let secrets = args.secrets()?;
     let (Some(subsystem), Some(place)) = (&args.nqn, args.place.claim()?) else { return list(args, &host) };
-    let (attachment, volume) = attach(args, (host, secrets), subsystem, &place)?;
+    let keep_alive = Duration::from_secs(args.keep_alive);
+    let mark = Mark::leave(&place, keep_alive).map_err(|(path, error)| Error::Refused {
+        sentence: "cannot attach the volume".to_owned(),
+        cause: format!("{}: {error}", path.display()),
+        advice: "a --socket in a directory that this user may write to, and no such file there".to_owned(),
+    })?;
+    let (attachment, volume) = attach(args, (host, secrets), subsystem, (&place, mark.earlier()))?;
     let mut text = String::new();
     let namespace = volume.namespace();
     let (words, block) = (size::in_words(namespace.bytes()), namespace.block_bytes());
@@ -146,14 +150,16 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     }
     // The attachment lives until all is served.
     let identity = format!("{subsystem} {} {:?}", namespace.nsid, namespace.nguid);
-    disk::serve(place, VolumeDisk(volume), &identity, &text)
+    let ended = disk::serve(place, VolumeDisk(volume), &identity, &text);
+    mark.end(attachment.is_settled());
+    ended
 }
 
 fn attach(
     args: &AttachArgs,
     (host, secrets): (Nqn, Option<Secrets>),
     subsystem: &Nqn,
-    place: &Place,
+    (place, earlier): (&Place, Option<Duration>),
 ) -> Result<(Attachment, Volume), Error> {
     let host_id = args.hostid.unwrap_or_else(|| identity::of_disk(&host, &place.path()));
     let mut config = Config::new(host.clone(), host_id, subsystem.clone(), args.connect.clone());
@@ -161,34 +167,10 @@ fn attach(
     config.keep_alive = Duration::from_secs(args.keep_alive);
     config.digests = Digests { header: args.digests, data: args.digests };
     config.secrets = secrets;
-    config.after_crash = earlier_keep_alive(place, config.keep_alive)?;
+    config.after_crash = earlier;
     let attachment = Attachment::start(config).map_err(|error| explain(args, &error, &host))?;
     let volume = attachment.volume(args.namespace, PATIENCE).map_err(|error| explain(args, &error, &host))?;
     Ok((attachment, volume))
-}
-
-/// The longest keep-alive timeout of an attachment that was killed here; `None` if none was. The
-/// next one learns it with that of this one.
-fn earlier_keep_alive(place: &Place, own: Duration) -> Result<Option<Duration>, Error> {
-    let note = place.note();
-    let failed = |error: std::io::Error| Error::Refused {
-        sentence: "cannot attach the volume".to_owned(),
-        cause: format!("{}: {error}", note.display()),
-        advice: "a --socket in a directory with space that this user may write to".to_owned(),
-    };
-    let earlier = if place.was_killed() {
-        let text = std::fs::read_to_string(&note).unwrap_or_default();
-        Some(noted(&text).unwrap_or(KEEP_ALIVE))
-    } else {
-        None
-    };
-    let longest = own.max(earlier.unwrap_or_default());
-    std::fs::write(&note, format!("{NOTE}{}\n", longest.as_secs())).map_err(failed)?;
-    Ok(earlier)
-}
-
-fn noted(text: &str) -> Option<Duration> {
-    text.strip_prefix(NOTE)?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// A target answers at this address, and the subsystem is not there. An address that does not
@@ -310,37 +292,4 @@ fn explain(args: &AttachArgs, error: &initiator::Error, host: &Nqn) -> Error {
         }
     };
     Error::Refused { sentence: "cannot attach the volume".to_owned(), cause: error.to_string(), advice }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use attach::Socket;
-
-    #[test]
-    fn the_longest_keep_alive_of_those_that_were_killed_is_known_until_one_ends_by_itself() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("disk.sock");
-        let claim = || Place::Socket(Socket::bind(&path).unwrap(), path.clone());
-        let [long, short] = [60, 2].map(Duration::from_secs);
-        let place = claim();
-        assert_eq!(earlier_keep_alive(&place, long).unwrap(), None);
-        let kept = [place.note(), path.clone()].map(|file| (std::fs::read(&file).ok(), file));
-        drop(place);
-        assert!(!kept[0].1.exists(), "who ends by itself leaves nothing");
-        // As if it had been killed.
-        std::fs::write(&kept[0].1, kept[0].0.as_ref().unwrap()).unwrap();
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        for _ in 0..2 {
-            let place = claim();
-            assert_eq!(earlier_keep_alive(&place, short).unwrap(), Some(long));
-            let note = std::fs::read(place.note()).unwrap();
-            drop(place);
-            std::fs::write(&kept[0].1, note).unwrap();
-            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        }
-        // Of a program that wrote none.
-        std::fs::write(&kept[0].1, "").unwrap();
-        assert_eq!(earlier_keep_alive(&claim(), short).unwrap(), Some(KEEP_ALIVE));
-    }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// The sockets of servers of block volumes.
 pub const SOCKETS: Directory = Directory("trunkline-block");
@@ -260,6 +261,8 @@ pub struct Which {
     pid: Option<u32>,
 }
 
+/// How often a server that does not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
 const START: &str = "trunkline block serve --help        to see how one is started";
 
 impl Which {
@@ -304,6 +307,20 @@ impl Which {
             all.push((pid, ask(pid, SHOW)));
         }
         all
+    }
+
+    /// The same, but one that does not answer is asked again until this time: it may be starting.
+    pub fn all_by(&self, deadline: Instant) -> Result<Vec<Server>, Error> {
+        loop {
+            let is_silent = |(pid, answer): &(u32, io::Result<Answer>)| {
+                let is_silent = answer.as_ref().is_err_and(|error| !has_ended(error));
+                is_silent && self.pid.is_none_or(|named| named == *pid)
+            };
+            if Instant::now() >= deadline || !self.asked().iter().any(is_silent) {
+                return self.all();
+            }
+            std::thread::sleep(AGAIN);
+        }
     }
 
     /// The documents of all servers that are meant: of all of them if none is named.

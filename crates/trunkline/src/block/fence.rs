@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// So many names of hosts are listed in a message.
 const NAMES_MAX: usize = 16;
+/// How long a server may take to start before it is let in again there.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked whether the host's controllers have ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -93,9 +95,10 @@ fn fenced_at(servers: &[Server]) -> (Vec<&str>, BTreeMap<&str, Vec<u32>>) {
 }
 
 pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
-    let servers = args.which.all()?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout.into());
+    let servers = args.which.all_by(deadline)?;
     let is_certain = args.force || is_known(&args.host, &servers)?;
-    let (told, text) = tell_all(&args.which, servers, &args.host)?;
+    let (told, text) = tell_all(&args.which, servers, &format!("{FENCE} {}", args.host), deadline)?;
     if !is_certain {
         output::print_to_stderr(&format!(
             "warning: {} may be mistyped: any host may connect, this one is not connected, and no list \
@@ -103,7 +106,6 @@ pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
             args.host
         ));
     }
-    let deadline = Instant::now() + Duration::from_secs(args.timeout.into());
     for pid in told {
         wait(pid, &args.host, deadline)?;
     }
@@ -111,23 +113,29 @@ pub fn fence(args: &FenceArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has these servers refuse a host, and those that are found after that: whoever comes later reads
-/// that it is refused before it serves anybody. Returns their processes, and what they say.
-fn tell_all(which: &Which, mut servers: Vec<Server>, host: &str) -> Result<(BTreeSet<u32>, String), Error> {
+/// Has these servers refuse a host or let it in, and those that are found after that: whoever comes
+/// later reads it before it serves anybody. Returns their processes, and what they say.
+fn tell_all(
+    which: &Which,
+    mut servers: Vec<Server>,
+    order: &str,
+    deadline: Instant,
+) -> Result<(BTreeSet<u32>, String), Error> {
     let (mut told, mut text) = (BTreeSet::new(), String::new());
     while !servers.is_empty() {
         for server in &servers {
-            text.push_str(&document::order(server.pid, &format!("{FENCE} {host}"))?);
+            text.push_str(&document::order(server.pid, order)?);
             told.insert(server.pid);
         }
-        servers = which.all()?;
+        servers = which.all_by(deadline)?;
         servers.retain(|server| !told.contains(&server.pid));
     }
     Ok((told, text))
 }
 
 pub fn unfence(args: &UnfenceArgs) -> Result<ExitCode, Error> {
-    let servers = args.which.all()?;
+    let deadline = Instant::now() + PATIENCE;
+    let servers = args.which.all_by(deadline)?;
     let fenced: BTreeSet<&String> = servers.iter().flat_map(|server| &server.fenced).collect();
     // It succeeds all the same: a cluster that is not sure asks once more.
     if !fenced.contains(&args.host) {
@@ -135,10 +143,7 @@ pub fn unfence(args: &UnfenceArgs) -> Result<ExitCode, Error> {
         let others = if names.is_empty() { "no host is".to_owned() } else { format!("these are: {names}") };
         output::print_to_stderr(&format!("note: {} was not fenced; {others}\n", args.host));
     }
-    let mut text = String::new();
-    for server in &servers {
-        text.push_str(&document::order(server.pid, &format!("{UNFENCE} {}", args.host))?);
-    }
+    let (_, text) = tell_all(&args.which, servers, &format!("{UNFENCE} {}", args.host), deadline)?;
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

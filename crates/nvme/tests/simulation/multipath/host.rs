@@ -295,7 +295,7 @@ impl Host {
                 match sent.purpose {
                     Purpose::User(id) if self.user.io(id).write.is_some() => writes.push(id),
                     Purpose::User(id) => self.waiting.push_front(id),
-                    Purpose::End(fence) => self.fences.ask_again(fence),
+                    Purpose::End(fence) => self.fences.ask_again(now, fence),
                     Purpose::Machine(_) | Purpose::Probe | Purpose::Older => {}
                 }
             }
