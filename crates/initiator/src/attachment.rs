@@ -57,8 +57,8 @@ impl Attachment {
     }
 
     /// Whether nothing can have an effect any more that an earlier attachment of this host has
-    /// left, or a lost controller of this one. An attachment that ends before that is as good as killed
-    /// for the next one: [`Config::after_crash`].
+    /// left, or a lost controller of this one. An attachment that ends before that is as good as
+    /// killed for the next one: [`Config::after_crash`].
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.shared.is_settled()
