@@ -50,6 +50,8 @@ fn parts(at: u64, bytes: u64) -> impl Iterator<Item = Part> {
 impl Memory {
     pub fn new(used_bytes_max: u64) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        // What is not full counts as a whole chunk.
+        let used_bytes_max = used_bytes_max.checked_next_multiple_of(CHUNK_BYTES as u64).unwrap_or(u64::MAX);
         Self { shards, pool: Arc::default(), used_bytes: AtomicU64::new(0), used_bytes_max }
     }
 
@@ -246,5 +248,14 @@ mod tests {
         memory.zero(0, 1 << 50, true).unwrap();
         assert_eq!(memory.used_bytes(), 0);
         assert_eq!(payload_bytes(&memory.read(1 << 49, 3 * CHUNK_BYTES)), 3 * CHUNK_BYTES);
+    }
+
+    #[test]
+    fn memory_whose_size_is_no_multiple_of_a_chunk_can_be_filled() {
+        let (memory, pool) = (Memory::new(CHUNK + 512), Arc::new(Buffers::default()));
+        memory.write(0, filled(&pool, CHUNK_BYTES, 5)).unwrap();
+        memory.write(CHUNK, filled(&pool, 512, 6)).unwrap();
+        assert_eq!(memory.write(2 * CHUNK, filled(&pool, 512, 6)), Err(Fault::NoSpace));
+        assert_eq!(Memory::new(u64::MAX).write(1 << 50, filled(&pool, 512, 6)), Ok(()));
     }
 }

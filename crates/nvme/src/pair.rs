@@ -256,11 +256,12 @@ impl Pair {
             Message::Owned { nsid, epoch } => self.owned_by_partner(nsid, epoch),
             // It asks again if it still wants it.
             Message::Ask { nsid } => _ = self.own(now, nsid, self.other),
-            Message::Given { nsid } => {
-                if matches!(self.stage(nsid), Some(Stage::Theirs { .. })) {
-                    self.take(now, nsid);
-                }
-            }
+            Message::Given { nsid } => match self.stage(nsid) {
+                Some(Stage::Theirs { .. }) => self.take(now, nsid),
+                Some(_) => {}
+                // It is not in the file with which this process was started.
+                None => self.outputs.push_back(Output::Send(Message::Declined { nsid })),
+            },
             Message::Declined { nsid } => {
                 if self.stage(nsid) == Some(Stage::Given) {
                     self.take(now, nsid);

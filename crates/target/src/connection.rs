@@ -31,6 +31,7 @@ use nvme::controller::{CloseReason, Node, View};
 use nvme::tcp::Settings;
 use nvme::{Cqe, Sqe, Status};
 pub(crate) use rdma::{Device, RdmaLink};
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -172,6 +173,8 @@ pub(crate) struct Connection {
     pub(crate) has_more: bool,
     /// It is in the loop's list of those that wait for memory or for a place.
     pub(crate) is_listed: bool,
+    /// When the system was asked last whether it is established, and it was.
+    established_at: Cell<Option<Instant>>,
 }
 
 impl Connection {
@@ -209,6 +212,7 @@ impl Connection {
             interest: Interest::READ,
             has_more: false,
             is_listed: false,
+            established_at: Cell::new(None),
         }
     }
 

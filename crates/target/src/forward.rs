@@ -20,8 +20,6 @@
 //!
 //! docs/decisions/0022-pair.md, "Forwarding"
 //!
-//! [`FRESH`]: crate::connection::FRESH
-
 pub(crate) mod door;
 mod flights;
 mod inlet;
@@ -34,7 +32,7 @@ pub(crate) use flights::Flight;
 pub(crate) use inlet::Inlet;
 pub(crate) use outlet::{Answered, Outlet, Partner, Sending, Sent};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Commands of one connection at a time.
 pub(crate) const COMMANDS_MAX: usize = 256;
@@ -66,6 +64,10 @@ impl Route {
         }
     }
 }
+
+/// A forwarded command that is older than this at the owner has the other process asked whether its
+/// host is still connected. More than for a command of this process: it takes a way through both.
+pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
 /// The time that both processes know, in nanoseconds.
 pub(crate) fn clock() -> u64 {

@@ -387,16 +387,16 @@ impl Driver {
             Asked::Done(Done::Closed(nsid)) => self.pair.handle_closed(now, nsid),
             Asked::EndThere(request) => self.end_there(request),
             // A process that comes later is told of all.
-            Asked::HostId { host_id, host } => _ = self.link.send(&Packet::HostId { host_id, host }),
+            Asked::HostId { host_id, host } => _ = self.link.send(Packet::HostId { host_id, host }),
             // Who had asked may have ended.
-            Asked::EndedHere { id, status } => _ = self.link.send(&Packet::Ended { id, status }),
+            Asked::EndedHere { id, status } => _ = self.link.send(Packet::Ended { id, status }),
         }
     }
 
     /// Asks the partner to end controllers, if it is there.
     fn end_there(&mut self, request: EndRequest) {
         let (id, ends) = (request.id, request.ends);
-        if self.link.send(&Packet::End(request)) {
+        if self.link.send(Packet::End(request)) {
             return self.endings.begin(id);
         }
         let is_alone = !self.link.has_process() && self.pair.owns_all();
@@ -407,7 +407,7 @@ impl Driver {
     fn obey(&mut self) {
         while let Some(output) = self.pair.poll_output() {
             match output {
-                Output::Send(message) => _ = self.link.send(&Packet::Message(message)),
+                Output::Send(message) => _ = self.link.send(Packet::Message(message)),
                 Output::Open { .. } | Output::Save { .. } | Output::Close { .. } => self.jobs.begin(output),
                 Output::Kill => self.link.kill(),
                 Output::Reach { nsid, record, reach } => self.backings.reach(nsid, record, reach),

@@ -118,6 +118,7 @@ fn volumes_have_the_sizes_that_were_asked_for_and_space_if_it_was() {
     use std::os::unix::fs::MetadataExt;
     let facts = place.path().join("db.img").metadata().expect("it was made");
     assert_eq!((facts.len(), facts.blocks() * 512 >= 1 << 20), (1 << 20, true));
+    assert_eq!(facts.mode() & 0o777, 0o600, "the network is not the only way to what a volume has");
     let served = serve(place.path(), "a.toml");
     assert!(served.contains("first.img, 16.0 MiB") && served.contains("no host may connect"), "{served}");
 }

@@ -286,7 +286,9 @@ impl Queue {
             let _ = state.lock.release(*ticket) || state.lock.cancel(*ticket);
         }
         if slot.has_begun {
-            state.statistics.count(slot.account, slot.arrived.elapsed(), result.is_ok());
+            // Who has lost a race by Compare and Write has learned what it asked for.
+            let is_well = matches!(result, Ok(_) | Err(Fault::Miscompare { .. }));
+            state.statistics.count(slot.account, slot.arrived.elapsed(), is_well);
         }
         let has_output = state.lock.has_output();
         drop(state);

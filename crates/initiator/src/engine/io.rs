@@ -187,6 +187,8 @@ impl Engine {
         let now = self.now();
         let limits = self.controller(path).and_then(|controller| controller.limits);
         let Some(part) = self.commands.parts.get_mut(at) else { return };
+        let request = self.commands.requests.get(part.request);
+        let flushes = request.is_some_and(|request| matches!(request.operation, Operation::Flush));
         let delay = match retry(cqe.status, limits.map_or([0; 3], |limits| limits.retry_delays_100_ms)) {
             Retry::Done => {
                 self.count(path, at);
@@ -196,13 +198,15 @@ impl Engine {
             // The path may be chosen again, before it has said how it is now.
             Retry::Elsewhere => RETRY_DELAY,
             Retry::Here(delay) => {
-                if part.retries == RETRIES_MAX {
+                // A drive says once that it has lost what it was to make durable.
+                let is_over = if flushes { !was_not_begun(cqe.status) } else { part.retries >= RETRIES_MAX };
+                if is_over {
                     return self.part_ended(at, Some(Error::Command(cqe.status)));
                 }
+                part.retries += 1;
                 delay.max(RETRY_DELAY)
             }
         };
-        part.retries += 1;
         part.not_before = now + delay;
         self.waiting.push_back(at);
         if cqe.status.is(Status::ANA_INACCESSIBLE) || cqe.status.is(Status::ANA_PERSISTENT_LOSS) {
@@ -330,6 +334,13 @@ fn reach(controller: &Controller, nsid: u32) -> Reach {
         Some(AnaState::PERSISTENT_LOSS) => Reach::Lost,
         _ => Reach::NotNow,
     }
+}
+
+/// Whether a command that failed with this status was not begun.
+fn was_not_begun(status: Status) -> bool {
+    [Status::COMMAND_INTERRUPTED, Status::ABORT_REQUESTED, Status::NAMESPACE_NOT_READY]
+        .into_iter()
+        .any(|one| status.is(one))
 }
 
 /// Whether a controller has the optional commands.

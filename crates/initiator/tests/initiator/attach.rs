@@ -4,11 +4,13 @@ use crate::fixture::wait_for_paths;
 use crate::fixture::{
     HOST, PATIENCE, SUBSYSTEM, VOLUME_BYTES, attach, config, nqn, target, target_with, volume,
 };
+use drives::Fault;
 use initiator::{Address, Attachment, Digests, Error, HostId, Operation, discover};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use target::{Access, Export, Node};
+use volumes::testing::{Operations, faulty_volume};
 use volumes::{BlockSize, Identity};
 
 #[test]
@@ -111,6 +113,46 @@ fn what_is_outside_of_the_volume_or_its_blocks_is_refused() {
         assert!(matches!(volume.read(offset, bytes), Err(Error::OutOfRange { .. })), "{offset} {bytes}");
     }
     assert!(matches!(volume.read(u64::MAX - 4095, 4096), Err(Error::OutOfRange { .. })));
+}
+
+/// Whichever connection and queue they took.
+#[test]
+fn a_flush_makes_all_durable_that_was_acknowledged_before_it() {
+    let (volume, faults) = faulty_volume(64, BlockSize::B4096, true);
+    let target = target_with(Access::Any, &[Export { nsid: 1, volume, hosts: Access::Any, owner: Node::A }]);
+    let (attachment, volume) = attach(config(target.addresses().to_vec()));
+    wait_for_paths(&attachment, 2);
+    let (reply, done) = channel();
+    for block in 0..32 {
+        let data = Arc::new(vec![block as u8 + 1; 4096]);
+        volume.submit(Operation::Write { offset: block * 4096, data, durable: false }, block, &reply);
+    }
+    (0..32).for_each(|_| _ = done.recv_timeout(PATIENCE).unwrap().result.unwrap());
+    volume.flush().unwrap();
+    let durable = Operation::Write { offset: 32 * 4096, data: Arc::new(vec![33; 4096]), durable: true };
+    volume.execute(durable).unwrap();
+    volume.write(33 * 4096, vec![34; 4096]).unwrap();
+    faults.cut_power(1);
+    for block in 0..33 {
+        assert!(volume.read(block * 4096, 4096).unwrap() == [block as u8 + 1; 4096], "block {block}");
+    }
+}
+
+/// A drive that has lost what it was to make durable says so once: the next flush succeeds, and
+/// would stand for data that are gone.
+#[test]
+fn a_flush_that_has_failed_is_not_repeated() {
+    let (volume, faults) = faulty_volume(64, BlockSize::B4096, true);
+    let target = target_with(Access::Any, &[Export { nsid: 1, volume, hosts: Access::Any, owner: Node::A }]);
+    let (_attachment, volume) = attach(config(target.addresses().to_vec()));
+    volume.write(0, vec![1; 4096]).unwrap();
+    for kind in [Operations::Writes, Operations::Flushes] {
+        faults.fail_next(kind, Fault::Io(5));
+    }
+    volume.write(4096, vec![1; 4096]).expect("it writes its own data again");
+    let failed = volume.flush();
+    assert!(matches!(failed, Err(Error::Command(_))), "{failed:?}");
+    volume.flush().unwrap();
 }
 
 #[test]

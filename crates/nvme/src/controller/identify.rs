@@ -118,9 +118,8 @@ impl Subsystem {
 
     fn io_controller(&self, controller: &Association, common: Controller) -> Controller {
         let limits = &self.config.limits;
-        let seen = |nsid: &u32| controller.view.namespace(*nsid).is_some();
-        let cached =
-            self.volumes.iter().filter(|(nsid, _)| seen(nsid)).any(|(_, volume)| volume.volatile_cache);
+        // Of all volumes: a host reads it once, and may see more of them later.
+        let cached = self.volumes.values().any(|volume| volume.volatile_cache);
         let optional = OptionalCommands::COMPARE
             .with(OptionalCommands::DATASET_MANAGEMENT)
             .with(OptionalCommands::WRITE_ZEROES)

@@ -142,3 +142,25 @@ fn a_lock_that_comes_when_the_partner_owns_the_volume_is_given_back() {
     pair.handle_closed(now, 1);
     assert_eq!((outputs(&mut pair), pair.owns(1)), (Vec::new(), false));
 }
+
+#[test]
+fn a_volume_that_the_other_node_does_not_know_is_not_given_to_it() {
+    let now = Duration::ZERO;
+    let record = Record { owner: NODES[1], epoch: 4 };
+    let mut pair = Pair::new(now, NODES[1], NODES[0], Timing::default(), [(1, record)]);
+    pair.handle_partner_connected(now);
+    while pair.poll_output().is_some() {}
+    pair.handle_message(now, Message::Given { nsid: 9 });
+    assert_eq!(pair.poll_output(), Some(Output::Send(Message::Declined { nsid: 9 })));
+    // Who has given it takes it back.
+    let mut giver =
+        Pair::new(now, NODES[0], NODES[1], Timing::default(), [(9, Record { owner: NODES[0], epoch: 1 })]);
+    giver.handle_opened(now, 9, Opened::Locked(Record { owner: NODES[0], epoch: 1 }));
+    giver.handle_saved(now, 9, true);
+    giver.handle_partner_connected(now);
+    assert_eq!(giver.handle_own(now, 9, NODES[1]), Ok(()));
+    giver.handle_closed(now, 9);
+    while giver.poll_output().is_some() {}
+    giver.handle_message(now, Message::Declined { nsid: 9 });
+    assert!(std::iter::from_fn(|| giver.poll_output()).any(|output| output == Output::Open { nsid: 9 }));
+}

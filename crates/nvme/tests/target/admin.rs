@@ -49,11 +49,13 @@ fn identify_controller_has_all_that_linux_insists_on() {
 }
 
 #[test]
-fn a_write_cache_is_reported_as_the_backend_has_it() {
+fn a_write_cache_is_reported_as_the_backends_have_it_also_of_volumes_that_the_host_may_see_later() {
     let mut target = Target::of(Kind::Io);
     let cntlid = target.enabled("h");
     assert_eq!(target.identify_controller(cntlid).vwc & 1, 0);
-    target.subsystem.set_volume(2, Volume { volatile_cache: true, ..volume(2) }).expect("good");
+    let hidden = Volume { volatile_cache: true, hosts: only(&["other"]), ..volume(2) };
+    target.subsystem.set_volume(2, hidden).expect("good");
+    // A host reads it when it connects, and does not flush later if it was not there.
     assert_eq!(target.identify_controller(cntlid).vwc & 1, 1);
 }
 

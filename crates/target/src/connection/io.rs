@@ -13,7 +13,7 @@ use super::{Connection, Context, EndReason, Link, Role, digest_of};
 use crate::controllers::{Connected, Queue};
 use crate::inbound::{Data, Place};
 use crate::mailbox::Token;
-use crate::status;
+use crate::status::{self, Kind};
 use memory::Buffer;
 use nvme::controller::{Action, IoQueue, Operation, Request, Reservation, Reserve, Tag};
 use nvme::tcp::{Incoming, Progress};
@@ -26,8 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use volumes::{Command, Fault, Owner, Payload, Refusal, Segment, Volume};
 
-/// A command that is older than this when it begins has its connection looked at again.
-pub(crate) const FRESH: Duration = Duration::from_millis(50);
+/// A change that is older than this when it begins has its connection looked at again. A host may
+/// reset a path and have newer data acknowledged on another one within milliseconds.
+pub(crate) const FRESH: Duration = Duration::from_millis(1);
 
 /// The tag of a command in the queue of its loop: its connection, and its tag there.
 pub(crate) const fn tag_of(token: Token, tag: u16) -> u64 {
@@ -474,15 +475,22 @@ impl Connection {
     /// its connection has ended, since the host may then have sent it again elsewhere. That is asked
     /// of the system where it may not have been seen yet: the command has waited, or the loop was
     /// `late`. The time is that of the clock, not of the round, in which the loop may have stood
-    /// still.
+    /// still. A read that comes late harms nobody.
     pub(crate) fn connected_at(&self, tag: u16, late: bool) -> Option<Instant> {
         let Role::Io(io) = &self.role else { return None };
         let slot = io.slots.get(usize::from(tag)).and_then(Option::as_ref).filter(|_| self.is_open())?;
         let now = Instant::now();
-        if !late && now.duration_since(slot.since) < FRESH {
+        let is_fresh = |at: &Instant| now.duration_since(*at) < FRESH;
+        if kind(slot.work) == Kind::Read {
+            return Some(now);
+        }
+        if !late && is_fresh(&slot.since) {
             return Some(slot.since);
         }
-        self.link.is_established().then_some(now)
+        self.established_at.get().filter(is_fresh).or_else(|| {
+            self.established_at.set(self.link.is_established().then_some(now));
+            self.established_at.get()
+        })
     }
 
     pub(crate) const fn is_io(&self) -> bool {
@@ -503,7 +511,7 @@ impl Connection {
             Ok(_) => self.complete(tag, Status::SUCCESS, context),
             Err(fault) => {
                 let refused = refused.filter(|_| fault == Fault::Cancelled);
-                let status = refused.unwrap_or_else(|| status::of_fault(fault, !reads));
+                let status = refused.unwrap_or_else(|| status::of_fault(fault, kind(work)));
                 self.complete(tag, status, context);
             }
         }
@@ -589,4 +597,16 @@ fn command_of(io: &mut Io, request: &Request) -> Result<Option<Command>, Status>
             Command::Discard { ranges }
         }
     }))
+}
+
+/// What has failed, if it has.
+const fn kind(work: Work) -> Kind {
+    match work {
+        Work::Blocks(Request { operation: Operation::Read, .. }) => Kind::Read,
+        Work::Blocks(Request {
+            operation: Operation::Flush | Operation::WriteZeroes { durable: true, .. },
+            ..
+        }) => Kind::Flush,
+        _ => Kind::Change,
+    }
 }

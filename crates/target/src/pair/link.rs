@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,6 +24,8 @@ use transport::poll::{Interest, Poller};
 
 /// What the poller's tokens matter for: that something happened. A turn looks at all.
 const TOKEN: u64 = 1;
+/// How often it is tried again to send what there was no room for.
+const AGAIN: Duration = Duration::from_millis(5);
 /// How often node B tries to connect.
 const DIAL: Duration = Duration::from_millis(100);
 /// How long it waits after it has met a process that speaks another version.
@@ -61,6 +64,8 @@ struct Process {
     /// `None` once it is closed.
     socket: Option<OwnedFd>,
     is_known: bool,
+    /// What there was no room for yet, in its order.
+    unsent: VecDeque<Packet>,
     /// Where instances began when it said who it is: those of its target are below.
     served: u64,
 }
@@ -136,13 +141,20 @@ impl Link {
     /// When there is something to do even if nothing happens.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let dials = self.partner.is_none() && self.listener.is_none();
-        dials.then(|| self.dials_at.saturating_duration_since(Instant::now()))
+        let sends = self.partner.as_ref().is_some_and(|partner| !partner.unsent.is_empty());
+        let dials = dials.then(|| self.dials_at.saturating_duration_since(Instant::now()));
+        sends.then_some(AGAIN).into_iter().chain(dials).min()
     }
 
-    /// Sends a packet; false if there is nobody to whom, or no room.
-    pub(super) fn send(&self, packet: &Packet) -> bool {
-        let Some(Process { socket: Some(socket), is_known: true, .. }) = &self.partner else { return false };
-        put(socket.as_fd(), packet)
+    /// Sends a packet, as soon as there is room; false if there is nobody to whom.
+    pub(super) fn send(&mut self, packet: Packet) -> bool {
+        let Some(partner) = self.partner.as_mut().filter(|partner| partner.is_known) else { return false };
+        if partner.socket.is_none() {
+            return false;
+        }
+        partner.unsent.push_back(packet);
+        partner.flush();
+        true
     }
 
     /// Whether a process of the partner is there, or one that has not been seen to end.
@@ -169,6 +181,7 @@ impl Link {
         // Before its last words are read, so that there are none after them.
         let has_ended = is(partner.pidfd.as_fd(), PollFlags::IN);
         partner.receive(self.node, poller, heard)?;
+        partner.flush();
         let is_stranger = partner.socket.is_none() && !partner.is_known;
         if is_stranger {
             poller.remove(&partner.pidfd)?;
@@ -224,20 +237,40 @@ impl Link {
         poller.add(&socket, TOKEN, Interest::READ)?;
         poller.add(&pidfd, TOKEN, Interest::READ)?;
         put(socket.as_fd(), &Packet::Hello(self.node));
-        self.partner = Some(Process { pidfd, socket: Some(socket), is_known: false, served: 0 });
+        self.partner = Some(Process {
+            pidfd,
+            socket: Some(socket),
+            is_known: false,
+            unsent: VecDeque::new(),
+            served: 0,
+        });
         Ok(())
     }
 }
 
-/// Sends a packet; false if it could not be sent. One for which there is no room is one that a
-/// partner that does not read misses, and such a partner is silent soon, or has ended.
+/// Sends a packet; false if there is no room for it now.
 fn put(socket: BorrowedFd<'_>, packet: &Packet) -> bool {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let sent = rustix::net::send(socket, &packet.encode(), flags);
-    sent.inspect_err(|error| tracing::debug!(%error, ?packet, "not sent to the other node")).is_ok()
+    match rustix::net::send(socket, &packet.encode(), flags) {
+        Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => false,
+        Ok(_) => true,
+        Err(error) => {
+            // It has ended, which is seen by itself.
+            tracing::debug!(%error, ?packet, "not sent to the other node");
+            true
+        }
+    }
 }
 
 impl Process {
+    /// Sends what there is room for. A partner that reads nothing is silent, and is killed then.
+    fn flush(&mut self) {
+        let Some(socket) = &self.socket else { return self.unsent.clear() };
+        while self.unsent.front().is_some_and(|packet| put(socket.as_fd(), packet)) {
+            self.unsent.pop_front();
+        }
+    }
+
     /// Reads what it has said.
     fn receive(&mut self, here: Node, poller: &Poller, heard: &mut Vec<Heard>) -> io::Result<()> {
         for _ in 0..PACKETS_MAX {
@@ -276,5 +309,44 @@ impl Process {
 
     fn close(&mut self, poller: &Poller) -> io::Result<()> {
         self.socket.take().map_or(Ok(()), |socket| poller.remove(&socket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::socketpair;
+
+    /// A node that takes a partner's place has as many volumes to tell of.
+    #[test]
+    fn what_there_is_no_room_for_is_sent_later_and_in_its_order() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let packet = |nsid| Packet::Message(Message::Owned { nsid, epoch: 1 });
+        let mut process = Process {
+            pidfd: there.try_clone().unwrap(),
+            socket: Some(here),
+            is_known: true,
+            unsent: (1..=2000).map(packet).collect(),
+            served: 0,
+        };
+        let mut arrived = Vec::new();
+        process.flush();
+        assert!(!process.unsent.is_empty(), "there was room for all");
+        while arrived.len() < 2000 {
+            let mut room = [0; PACKET_BYTES_MAX];
+            match rustix::net::recv(&there, &mut room[..], RecvFlags::DONTWAIT) {
+                Ok((bytes, _)) => arrived.push(Packet::decode(&room[..bytes])),
+                Err(error) => {
+                    assert_eq!(error, Errno::AGAIN);
+                    process.flush();
+                }
+            }
+        }
+        assert!(arrived.into_iter().eq((1..=2000).map(|nsid| Some(packet(nsid)))));
+        process.socket = None;
+        process.unsent.push_back(packet(1));
+        process.flush();
+        assert!(process.unsent.is_empty(), "nobody is there");
     }
 }

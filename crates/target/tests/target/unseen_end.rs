@@ -17,7 +17,7 @@ use volumes::testing::{Faults, faulty_volume};
 use volumes::{BlockSize, Volume};
 
 /// Longer than a command counts as that of a connected host without a look at its connection.
-const STALE: Duration = Duration::from_millis(60);
+const STALE: Duration = Duration::from_millis(10);
 /// The blocks of the write that must not be executed, of another one, and of a READ.
 const UNSEEN: u64 = 0;
 const OTHER: u64 = 100;

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use target::{Node, Nqn};
@@ -321,24 +321,31 @@ impl Made {
                 file.set_len(bytes)
             }
         };
-        self.make(path, fill)
+        // The content of a volume is for its hosts.
+        self.make(path, 0o600, fill)
     }
 
     fn configuration(&mut self, path: &Path, text: &str) -> Result<(), Error> {
-        self.make(path, |mut file| file.write_all(text.as_bytes()))
+        self.make(path, 0o666, |mut file| file.write_all(text.as_bytes()))
     }
 
     /// Makes a file that was not there, and has it written.
-    fn make(&mut self, path: &Path, fill: impl FnOnce(&File) -> io::Result<()>) -> Result<(), Error> {
+    fn make(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        fill: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(), Error> {
         let sentence = format!("cannot make {}", path.display());
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|error| {
-            let advice = if error.kind() == io::ErrorKind::AlreadyExists {
-                "remove it if nobody needs it, or take another name: nothing is overwritten"
-            } else {
-                "a directory in which you may make files"
-            };
-            refused(sentence.clone(), error.to_string(), advice)
-        })?;
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
+                let advice = if error.kind() == io::ErrorKind::AlreadyExists {
+                    "remove it if nobody needs it, or take another name: nothing is overwritten"
+                } else {
+                    "a directory in which you may make files"
+                };
+                refused(sentence.clone(), error.to_string(), advice)
+            })?;
         self.paths.push(path.to_owned());
         fill(&file).and_then(|()| file.sync_all()).map_err(|error| {
             let advice = match error.kind() {

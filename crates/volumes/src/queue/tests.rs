@@ -192,6 +192,7 @@ fn a_compare_tells_where_blocks_differ_and_a_write_depends_on_it() {
     let mut ends = rig.turn(0);
     ends.extend(rig.turn(1));
     assert_eq!(ends, [(4, Ok(())), (5, Err(Fault::Miscompare { at: 0 }))]);
+    assert!(rig.volume.statistics().iter().all(|(_, tally)| tally.errors == 0), "no drive has failed");
     assert_eq!(rig.byte(1), 2);
     rig.faults.cut_power(0);
     assert_eq!(rig.byte(1), 2, "it was durable");

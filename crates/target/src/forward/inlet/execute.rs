@@ -1,10 +1,10 @@
 //! From a command that is here as a whole to its answer.
 
 use super::{ASKS_MAX, Inlet, Operation, Slot, Stage};
-use crate::connection::{Context, FRESH, tag_of};
-use crate::forward::{Route, clock};
+use crate::connection::{Context, tag_of};
+use crate::forward::{FRESH, Route, clock};
 use crate::mailbox::Token;
-use crate::status;
+use crate::status::{self, Kind};
 use nvme::controller::{GuestId, Reserve, VolumeView};
 use nvme::io::DsmRange;
 use nvme::{Sqe, Status};
@@ -152,7 +152,12 @@ impl Inlet {
             Ok(_) => ((Status::SUCCESS, Status::SUCCESS), Payload::new()),
             Err(Fault::Cancelled) if let Some(status) = refused => ((status, status), Payload::new()),
             Err(fault) => {
-                let status = status::of_fault(fault, operation != Operation::Read);
+                let kind = match operation {
+                    Operation::Read => Kind::Read,
+                    Operation::Flush | Operation::WriteZeroes { durable: true, .. } => Kind::Flush,
+                    _ => Kind::Change,
+                };
+                let status = status::of_fault(fault, kind);
                 let both = match operation {
                     Operation::CompareAndWrite { .. } => {
                         let (first, second) = status::of_fault_of_pair(fault);
