@@ -34,6 +34,7 @@ use crate::forward::{Inlet, Outlet, Route};
 use crate::inbound::SCRATCH_BYTES;
 use crate::mailbox::{Mailbox, Message, Place, Token};
 use crate::outbound::Flushed;
+use crate::pair::SLACK;
 use crate::rdma_acceptor::{self, Pending};
 use crate::target::{Listener, Shared, Way};
 use forwarding::inlet_of;
@@ -60,8 +61,6 @@ const OUTLET: u64 = 2;
 const DOOR: u64 = 3;
 const LISTENERS: u64 = 16;
 
-/// A loop that is later than this stood still: hosts have this more time for their keep-alive.
-const SLACK: Duration = Duration::from_millis(50);
 /// How often connections and controllers are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often commands are tried again for which there was no place.
@@ -251,6 +250,7 @@ impl EventLoop {
         self.late = passed > FRESH;
         let late = timeout.map_or(Duration::ZERO, |timeout| passed.saturating_sub(timeout));
         self.has_room = true;
+        // Hosts have this more time for their keep-alive.
         if self.index == 0 && late > SLACK {
             self.has_controllers = self.shared.controllers.tick(self.index, late);
         }

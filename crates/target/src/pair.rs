@@ -41,7 +41,7 @@ use wire::Packet;
 
 const WAKER: u64 = 0;
 /// A thread that has waited longer than it wanted to was late by more than the system's slack.
-const SLACK: Duration = Duration::from_millis(50);
+pub(crate) const SLACK: Duration = Duration::from_millis(50);
 
 /// What a node does with the backings of its volumes. Calls for one volume come one after another;
 /// each may take long.

@@ -270,19 +270,10 @@ impl Client {
         connection.received.extend_from_slice(bytes);
         loop {
             let connection = self.connections.get_mut(&link).expect("there");
-            let Some(first) = connection.received.first_chunk() else { return };
-            let layout = connection.wire.layout(first).expect("our target keeps the rules");
-            let pdu_bytes = layout.pdu_bytes() as usize;
-            if connection.received.len() < pdu_bytes {
-                return;
-            }
-            let pdu: Vec<u8> = connection.received.drain(..pdu_bytes).collect();
-            let received = connection.wire.handle_header(&layout, &pdu[..layout.header_bytes()]);
-            let start = usize::from(layout.data_offset);
-            let mut data = pdu[start..start + layout.data_bytes as usize].to_vec();
-            let digest = &pdu[start + data.len()..];
+            let next = next_pdu(&mut connection.wire, &mut connection.received);
+            let Some((received, mut data, digest)) = next else { return };
             spoil(&mut data, random, spoils);
-            self.act(now, link, received.expect("our target keeps the rules"), &data, digest);
+            self.act(now, link, received, &data, &digest);
         }
     }
 
@@ -383,4 +374,18 @@ fn check(block: u64, may_be: &[u8], bytes: &[u8]) {
         may_be.iter().any(|stamp| pattern(block, *stamp) == bytes),
         "block {block} is none of {may_be:?}"
     );
+}
+
+/// The next whole PDU of our target: what it is, its data, and their digest.
+pub fn next_pdu(wire: &mut HostConnection, bytes: &mut Vec<u8>) -> Option<(HostReceived, Vec<u8>, Vec<u8>)> {
+    let layout = wire.layout(bytes.first_chunk()?).expect("our target keeps the rules");
+    let pdu_bytes = layout.pdu_bytes() as usize;
+    if bytes.len() < pdu_bytes {
+        return None;
+    }
+    let mut pdu: Vec<u8> = bytes.drain(..pdu_bytes).collect();
+    let received = wire.handle_header(&layout, &pdu[..layout.header_bytes()]);
+    let mut data = pdu.split_off(usize::from(layout.data_offset));
+    let digest = data.split_off(layout.data_bytes as usize);
+    Some((received.expect("our target keeps the rules"), data, digest))
 }

@@ -504,14 +504,13 @@ impl Connection {
         }
         let Role::Io(io) = &mut self.role else { return };
         let Some(slot) = io.slot(tag) else { return };
-        let (work, refused) = (slot.work, slot.refused);
-        let reads = matches!(work, Work::Blocks(Request { operation: Operation::Read, .. }));
+        let (kind, refused) = (kind(slot.work), slot.refused);
         match result {
-            Ok(payload) if reads => self.send(tag, payload, context),
+            Ok(payload) if kind == Kind::Read => self.send(tag, payload, context),
             Ok(_) => self.complete(tag, Status::SUCCESS, context),
             Err(fault) => {
                 let refused = refused.filter(|_| fault == Fault::Cancelled);
-                let status = refused.unwrap_or_else(|| status::of_fault(fault, kind(work)));
+                let status = refused.unwrap_or_else(|| status::of_fault(fault, kind));
                 self.complete(tag, status, context);
             }
         }

@@ -126,7 +126,8 @@ pub fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     let mark = Mark::leave(&place, keep_alive).map_err(|(path, error)| Error::Refused {
         sentence: "cannot attach the volume".to_owned(),
         cause: format!("{}: {error}", path.display()),
-        advice: "a --socket in a directory that this user may write to, and no such file there".to_owned(),
+        advice: "a --socket in a directory that this user may write to; remove what is in the way there"
+            .to_owned(),
     })?;
     let (attachment, volume) = attach(args, (host, secrets), subsystem, (&place, mark.earlier()))?;
     let mut text = String::new();

@@ -11,28 +11,31 @@ use rustix::process::Signal;
 
 #[test]
 fn nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host() {
-    const NAME: &str = "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host";
-    if is_in_guest() {
-        let mut target = OurTarget::in_one_process();
-        under_faults("our target in one process", &mut target, &of_one_process());
-        return target.end();
-    }
-    let _turn = alone();
-    links();
-    passes_in(lab().client(), NAME);
+    runs(
+        "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host",
+        ("our target in one process", OurTarget::in_one_process, of_one_process),
+    );
 }
 
 #[test]
 fn nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host() {
-    const NAME: &str = "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host";
+    runs(
+        "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host",
+        ("our target in two processes", OurTarget::pair, of_a_pair),
+    );
+}
+
+/// Runs the test of this name in a guest, and there a target with its faults.
+#[track_caller]
+fn runs(name: &str, (what, start, faults): (&str, fn() -> OurTarget, fn() -> Vec<Fault<OurTarget>>)) {
     if is_in_guest() {
-        let mut target = OurTarget::pair();
-        under_faults("our target in two processes", &mut target, &of_a_pair());
+        let mut target = start();
+        under_faults(what, &mut target, &faults());
         return target.end();
     }
     let _turn = alone();
     links();
-    passes_in(lab().client(), NAME);
+    passes_in(lab().client(), name);
 }
 
 /// Of a process: A's, or that of both.

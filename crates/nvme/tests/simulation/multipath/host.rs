@@ -4,7 +4,7 @@
 //! controller are sent again at once.
 
 use super::user::User;
-use crate::client::{BLOCK, SUBSYSTEM};
+use crate::client::{BLOCK, SUBSYSTEM, next_pdu};
 use crate::{Link, path_of};
 use fastrand::Rng;
 use nvme::end_controller::EndController;
@@ -427,17 +427,9 @@ impl Host {
         (connection.heard, connection.probe) = (now, None);
         // A completion may end the path.
         while let Some(connection) = self.connections.get_mut(&link) {
-            let Some(first) = connection.received.first_chunk() else { return };
-            let layout = connection.wire.layout(first).expect("our target keeps the rules");
-            let pdu_bytes = layout.pdu_bytes() as usize;
-            if connection.received.len() < pdu_bytes {
-                return;
-            }
-            let pdu: Vec<u8> = connection.received.drain(..pdu_bytes).collect();
-            let received = connection.wire.handle_header(&layout, &pdu[..layout.header_bytes()]);
-            let start = usize::from(layout.data_offset);
-            let (data, digest) = pdu[start..].split_at(layout.data_bytes as usize);
-            self.act(now, link, received.expect("our target keeps the rules"), data, digest);
+            let next = next_pdu(&mut connection.wire, &mut connection.received);
+            let Some((received, data, digest)) = next else { return };
+            self.act(now, link, received, &data, &digest);
         }
     }
 

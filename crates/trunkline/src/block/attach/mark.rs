@@ -7,6 +7,7 @@
 
 use crate::attach::Place;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _, Result};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -94,12 +95,13 @@ impl Drop for Mark {
 /// A file of its own: not one that somebody has put there to have it overwritten.
 fn open(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let another = || Error::new(ErrorKind::InvalidInput, "it is a link, or no file");
+    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::LOOP) => return Err(another()),
+        opened => File::from(opened?),
+    };
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 {
-        return Err(Error::new(ErrorKind::InvalidInput, "it is something else already"));
-    }
-    Ok(file)
+    if metadata.is_file() && metadata.nlink() == 1 { Ok(file) } else { Err(another()) }
 }
 
 fn parse(text: &str) -> Option<Duration> {
