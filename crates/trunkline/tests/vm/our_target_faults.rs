@@ -11,26 +11,22 @@ use rustix::process::Signal;
 
 #[test]
 fn nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host() {
-    runs(
-        "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host",
-        ("our target in one process", OurTarget::in_one_process, of_one_process),
-    );
+    const NAME: &str = "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_target_under_our_host";
+    runs(NAME, OurTarget::in_one_process, of_one_process);
 }
 
 #[test]
 fn nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host() {
-    runs(
-        "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host",
-        ("our target in two processes", OurTarget::pair, of_a_pair),
-    );
+    const NAME: &str = "our_target_faults::nothing_is_lost_or_undone_by_faults_of_our_pair_under_our_host";
+    runs(NAME, OurTarget::pair, of_a_pair);
 }
 
 /// Runs the test of this name in a guest, and there a target with its faults.
 #[track_caller]
-fn runs(name: &str, (what, start, faults): (&str, fn() -> OurTarget, fn() -> Vec<Fault<OurTarget>>)) {
+fn runs(name: &str, start: fn() -> OurTarget, faults: fn() -> Vec<Fault<OurTarget>>) {
     if is_in_guest() {
         let mut target = start();
-        under_faults(what, &mut target, &faults());
+        under_faults(name, &mut target, &faults());
         return target.end();
     }
     let _turn = alone();
