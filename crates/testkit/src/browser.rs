@@ -20,8 +20,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 const LISTENING: &str = "DevTools listening on ";
 
 /// The options of Chromium. Root needs `--no-sandbox`; the others keep the browser from asking the
-/// network for anything, and from using more shared memory than a container has.
-const OPTIONS: [&str; 11] = [
+/// network for anything, from using more shared memory than a container has, and from complaints
+/// about a desktop that is not there.
+const OPTIONS: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -30,6 +31,7 @@ const OPTIONS: [&str; 11] = [
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-extensions",
+    "--log-level=3",
     "--no-default-browser-check",
     "--no-first-run",
     "--remote-debugging-port=0",

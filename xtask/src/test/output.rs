@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// How many lines of one test program's report of failures are remembered: its last.
 const LINES_MAX: usize = 80;
+/// How many lines of a panic's message are remembered: its first.
+const PANIC_LINES_MAX: usize = 8;
+/// How many lines of all messages of a program's panics are remembered.
+const PANICS_LINES_MAX: usize = 40;
 /// How many bytes of a line are remembered.
 const LINE_BYTES_MAX: usize = 400;
 /// How long the reader has for what is left in the pipe after the suite has ended. A process that
@@ -24,6 +28,9 @@ pub(super) struct Failure {
     pub(super) tests: Vec<String>,
     /// The last lines of its report.
     pub(super) report: VecDeque<String>,
+    /// The first lines of each panic of its report, which processes of the test may have followed
+    /// with more output than the report keeps.
+    pub(super) panics: Vec<String>,
 }
 
 /// Reads lines of cargo and of test programs.
@@ -33,6 +40,8 @@ pub(super) struct Reader {
     /// Whether the lines are those of a report of failures.
     reporting: bool,
     failures: Vec<Failure>,
+    /// How many more lines may be the message of the panic that was reported last.
+    panic_left: usize,
     /// The last lines, whatever they are.
     last: VecDeque<String>,
     /// Tests that the program named as slow and that have not ended.
@@ -71,7 +80,7 @@ impl Reader {
         }
         self.uncaptured_test(words);
         if self.reporting {
-            remember(&mut self.failure().report, line);
+            self.report(line);
         }
     }
 
@@ -85,9 +94,24 @@ impl Reader {
             && words == "FAILED"
         {
             let last = std::mem::take(&mut self.last);
-            let failure = self.failure();
-            failure.tests.push(test);
-            last.iter().for_each(|line| remember(&mut failure.report, line));
+            self.failure().tests.push(test);
+            last.iter().for_each(|line| self.report(line));
+        }
+    }
+
+    /// Adds a line to what is known of the failure of the program that runs now.
+    fn report(&mut self, line: &str) {
+        if line.contains(" panicked at ") {
+            self.panic_left = PANIC_LINES_MAX;
+        } else if line.trim().is_empty() || line.starts_with("note: run with") {
+            self.panic_left = 0;
+        }
+        let is_message = self.panic_left > 0;
+        self.panic_left = self.panic_left.saturating_sub(1);
+        let failure = self.failure();
+        remember(&mut failure.report, line);
+        if is_message && failure.panics.len() < PANICS_LINES_MAX {
+            failure.panics.push(shortened(line));
         }
     }
 
@@ -96,7 +120,8 @@ impl Reader {
     fn failures(&mut self) -> Vec<Failure> {
         if self.failures.is_empty() && !self.last.is_empty() {
             let (tests, report) = (std::mem::take(&mut self.slow), std::mem::take(&mut self.last));
-            self.failures.push(Failure { program: self.program.clone(), tests, report });
+            let program = self.program.clone();
+            self.failures.push(Failure { program, tests, report, panics: Vec::new() });
         }
         std::mem::take(&mut self.failures)
     }
@@ -115,8 +140,11 @@ fn remember(lines: &mut VecDeque<String>, line: &str) {
     if lines.len() == LINES_MAX {
         lines.pop_front();
     }
-    let end = line.floor_char_boundary(LINE_BYTES_MAX);
-    lines.push_back(line[..end].to_owned());
+    lines.push_back(shortened(line));
+}
+
+fn shortened(line: &str) -> String {
+    line[..line.floor_char_boundary(LINE_BYTES_MAX)].to_owned()
 }
 
 /// A suite's output that is being passed through.
@@ -174,6 +202,7 @@ pub(super) fn show(suite: &str, failures: &[Failure]) {
         for test in &failure.tests {
             println!("=== {suite}: failed: {test}   ({})", failure.program);
         }
+        failure.panics.iter().for_each(|line| println!("    {line}"));
     }
 }
 
@@ -238,6 +267,20 @@ test result: FAILED. 2 passed; 1 failed
         assert_eq!(failure.tests, ["broken"]);
         assert!(failure.report.iter().any(|line| line.contains("left is not right")), "{failure:?}");
         assert!(!failure.report.iter().any(|line| line.contains("says more")), "{failure:?}");
+    }
+
+    #[test]
+    fn the_message_of_a_panic_is_kept_however_much_follows_it() {
+        let mut run = "test broken ... FAILED\n\nfailures:\n\n---- broken stdout ----\n\n\
+            thread 'broken' panicked at src/lib.rs:1:1:\nleft is\nnot right\n\
+            note: run with `RUST_BACKTRACE=1`\n--- output of a program ---\n"
+            .to_owned();
+        (0..LINES_MAX).for_each(|at| run.push_str(&format!("line {at}\n")));
+        let (reader, mut out) = (Mutex::new(Reader::default()), Vec::new());
+        copy(run.as_bytes(), &mut out, &reader);
+        let failures = reader.into_inner().expect("nobody panicked").failures;
+        let panics = &failures[0].panics;
+        assert_eq!(panics, &["thread 'broken' panicked at src/lib.rs:1:1:", "left is", "not right"]);
     }
 
     #[test]
