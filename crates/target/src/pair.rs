@@ -318,7 +318,8 @@ impl Driver {
         let mut last = self.now();
         loop {
             self.obey();
-            let next = self.pair.poll_timeout().map(|at| at.saturating_sub(self.now()));
+            let next = self.pair.poll_timeout().into_iter().chain(self.jobs.poll_timeout()).min();
+            let next = next.map(|at| at.saturating_sub(self.now()));
             let wait = next.into_iter().chain(self.link.poll_timeout()).min();
             self.poller.wait(&mut events, wait)?;
             let now = self.now();
@@ -341,6 +342,7 @@ impl Driver {
             {
                 self.backings.finished(before);
             }
+            self.jobs.retry(now);
             self.pair.handle_timeout(now, if late > SLACK { late } else { Duration::ZERO });
         }
     }
@@ -408,7 +410,9 @@ impl Driver {
         while let Some(output) = self.pair.poll_output() {
             match output {
                 Output::Send(message) => _ = self.link.send(Packet::Message(message)),
-                Output::Open { .. } | Output::Save { .. } | Output::Close { .. } => self.jobs.begin(output),
+                Output::Open { .. } | Output::Save { .. } | Output::Close { .. } => {
+                    self.jobs.begin(self.began.elapsed(), output);
+                }
                 Output::Kill => self.link.kill(),
                 Output::Reach { nsid, record, reach } => self.backings.reach(nsid, record, reach),
             }
