@@ -5,6 +5,7 @@ use super::{Engine, Slot};
 use crate::error::{Error, Lost};
 use crate::queue::{Payload, Slice};
 use crate::request::{self, Completion, Operation, Part, Request};
+use crate::shared::Shared;
 use nvme::host::{Retry, retry};
 use nvme::identify::OptionalCommands;
 use nvme::log_page::AnaState;
@@ -67,11 +68,7 @@ impl Engine {
     /// Makes the parts of a request.
     pub(super) fn split(&mut self, at: usize) {
         let Some(request) = self.commands.requests.get_mut(at) else { return };
-        let block = self.shared.namespace(request.nsid).map_or(4096, |one| u64::from(one.block_bytes()));
-        let most = match request.operation {
-            Operation::Deallocate { .. } => DEALLOCATE_BYTES_MAX,
-            _ => self.transfer_bytes.min(BLOCKS_MAX * block),
-        };
+        let most = most_bytes(&self.shared, request, self.transfer_bytes);
         let (_, bytes) = request.operation.range();
         let (mut offset, mut parts) = (0, 0);
         while offset < bytes || parts == 0 {
@@ -85,13 +82,31 @@ impl Engine {
         request.parts = parts;
     }
 
+    /// Shortens a part that is more than a controller takes that was connected after the part was
+    /// made; the rest is the next part that waits.
+    fn shorten(&mut self, at: usize) {
+        let Some(part) = self.commands.parts.get_mut(at) else { return };
+        let Some(request) = self.commands.requests.get_mut(part.request) else { return };
+        let most = most_bytes(&self.shared, request, self.transfer_bytes);
+        if part.bytes <= most {
+            return;
+        }
+        let rest = Part { offset: part.offset + most, bytes: part.bytes - most, ..*part };
+        part.bytes = most;
+        request.parts += 1;
+        self.waiting.push_front(self.commands.parts.insert(rest));
+    }
+
     /// Sends what waits, as far as there is room: what a queue gets now, with one system call.
     pub(super) fn dispatch(&mut self) {
         let now = self.now();
         let mut kept = Vec::new();
         while let Some(at) = self.waiting.pop_front() {
             match self.choose(at, now) {
-                Choice::Queue(token) => self.submit(at, token, now),
+                Choice::Queue(token) => {
+                    self.shorten(at);
+                    self.submit(at, token, now);
+                }
                 Choice::Nowhere => kept.push(at),
                 Choice::Lost => self.part_ended(at, Some(Error::PersistentLoss)),
                 Choice::Full => {
@@ -314,6 +329,15 @@ impl Engine {
             live.into_iter().any(|controller| matches!(reach(controller, *nsid), Reach::Rank(_)))
         };
         self.shared.publish(self.has_begun, paths, is_reachable);
+    }
+}
+
+/// How many bytes one command of a request may have, where a controller takes so many.
+fn most_bytes(shared: &Shared, request: &Request, transfer_bytes: u64) -> u64 {
+    let block = shared.namespace(request.nsid).map_or(4096, |one| u64::from(one.block_bytes()));
+    match request.operation {
+        Operation::Deallocate { .. } => DEALLOCATE_BYTES_MAX,
+        _ => transfer_bytes.min(BLOCKS_MAX * block),
     }
 }
 

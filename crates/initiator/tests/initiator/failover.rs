@@ -36,6 +36,14 @@ fn old(bytes: &mut [u8]) {
     }
 }
 
+/// As a target that takes no more than 8 KiB with a command.
+fn small_commands(bytes: &mut [u8]) {
+    if let Some(at) = end_controller(bytes) {
+        // MDTS.
+        bytes[at - 3072 + 77] = 1;
+    }
+}
+
 /// Whether the next answer is to be changed.
 static INACCESSIBLE_NEXT: AtomicBool = AtomicBool::new(false);
 
@@ -101,6 +109,28 @@ fn a_path_that_is_cut_under_load_loses_nothing_and_comes_back() {
         relays[turn % 2].pass();
         wait_for_paths(&attachment, 2);
     }
+}
+
+#[test]
+fn what_waits_for_a_path_is_divided_into_what_that_path_takes() {
+    let target = target();
+    let relays = [relays(&target, |_| ()), relays(&target, small_commands)];
+    let [[first, _], [_, small]] = &relays;
+    small.cut();
+    let (attachment, volume) = attach(config(vec![first.address, small.address]));
+    let data: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    volume.write(0, data.clone()).unwrap();
+    assert_eq!(attachment.counters()[0].commands, 1, "1 MiB with one command");
+    first.cut();
+    testkit::Deadline::wait_until("no path", PATIENCE, || {
+        attachment.paths().iter().all(|path| path.cntlid.is_none()).then_some(())
+    });
+    let (reply, completions) = channel();
+    volume.submit(Operation::Read { offset: 0, memory: vec![0; data.len()] }, 0, &reply);
+    small.pass();
+    let read = completions.recv_timeout(PATIENCE).unwrap().result.unwrap();
+    assert!(read == data, "each part in its place");
+    assert_eq!(attachment.counters()[1].commands, 128);
 }
 
 /// Each path falls silent in turn while writes are on their way. They and newer data are written on
