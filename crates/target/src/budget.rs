@@ -1,5 +1,7 @@
 //! Memory for the data of commands: of a loop, and of one connection in it.
 
+use crate::shares::Shares;
+
 /// A connection has no more than this part of its loop's memory, so that a host that neither sends
 /// what it was asked for nor reads what it has asked for does not stop the others.
 const CONNECTION_PART: usize = 8;
@@ -9,11 +11,18 @@ const CONNECTION_PART: usize = 8;
 pub(crate) struct Budget {
     bytes: usize,
     used: usize,
+    /// What commands have of it that have not ended.
+    pub(crate) volumes: Shares,
 }
 
 impl Budget {
     pub(crate) const fn new(bytes: usize) -> Self {
-        Self { bytes, used: 0 }
+        Self { bytes, used: 0, volumes: Shares::new(bytes) }
+    }
+
+    /// What the volumes share of a connection's part.
+    pub(crate) const fn shares_of_connection(&self) -> Shares {
+        Shares::new(self.bytes / CONNECTION_PART)
     }
 
     /// Takes memory for a connection that has `held` already. A command that is larger than the

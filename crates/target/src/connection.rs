@@ -20,6 +20,7 @@ use crate::controllers::Queue;
 use crate::forward::{Outlet, Route};
 use crate::mailbox::{Place, Token};
 use crate::outbound::Flushed;
+use crate::shares::Shares;
 use crate::target::Shared;
 use admin::Admin;
 use authentication::Authentication;
@@ -54,6 +55,8 @@ pub(crate) struct Context<'a> {
     /// For data that do not go to a volume here.
     pub(crate) buffers: &'a Arc<Buffers>,
     pub(crate) budget: &'a mut Budget,
+    /// What the volumes have of the queue.
+    pub(crate) places: &'a mut Shares,
     pub(crate) shared: &'a Shared,
     pub(crate) now: Instant,
     /// The loop was late in this round.

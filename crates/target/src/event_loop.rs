@@ -15,6 +15,7 @@ macro_rules! context_of {
             outlet: &mut $this.outlet,
             buffers: &$this.buffers,
             budget: &mut $this.budget,
+            places: &mut $this.places,
             shared: &$this.shared,
             now: $this.now,
             late: $this.late,
@@ -36,6 +37,7 @@ use crate::mailbox::{Mailbox, Message, Place, Token};
 use crate::outbound::Flushed;
 use crate::pair::SLACK;
 use crate::rdma_acceptor::{self, Pending};
+use crate::shares::Shares;
 use crate::target::{Listener, Shared, Way};
 use forwarding::inlet_of;
 use memory::Buffers;
@@ -93,6 +95,7 @@ pub(crate) struct EventLoop {
     door: Option<OwnedFd>,
     buffers: Arc<Buffers>,
     budget: Budget,
+    places: Shares,
     listeners: Vec<(Listener, Node)>,
     /// Listeners are not waited for until then.
     accepts_at: Option<Instant>,
@@ -162,6 +165,7 @@ impl EventLoop {
             mailbox,
             mailboxes,
             shared,
+            places: Shares::new(queue.depth()),
             queue,
             routes: vec![Route::Nowhere; volumes.len()],
             outlet: Outlet::new(way, Arc::clone(&buffers), OUTLET),

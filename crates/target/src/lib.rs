@@ -61,6 +61,7 @@ pub mod pair;
 mod rdma_acceptor;
 mod report;
 mod reservations;
+mod shares;
 mod status;
 mod target;
 

@@ -87,6 +87,12 @@ impl Queue {
         self.drives.engine()
     }
 
+    /// How many commands it takes at a time.
+    #[must_use]
+    pub const fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// Commands that were taken and have not ended.
     #[must_use]
     pub fn in_flight(&self) -> usize {

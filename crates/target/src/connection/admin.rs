@@ -311,7 +311,8 @@ impl Connection {
         self.role = if is_admin {
             Role::Admin(Admin::new(connected.queue))
         } else {
-            Role::Io(Box::new(super::Io::new(connected, (host, data.host_id))))
+            let shares = context.budget.shares_of_connection();
+            Role::Io(Box::new(super::Io::new(connected, (host, data.host_id), shares)))
         };
         Ok(())
     }

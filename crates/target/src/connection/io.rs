@@ -13,6 +13,7 @@ use super::{Connection, Context, EndReason, Link, Role, digest_of};
 use crate::controllers::{Connected, Queue};
 use crate::inbound::{Data, Place};
 use crate::mailbox::Token;
+use crate::shares::Shares;
 use crate::status::{self, Kind};
 use memory::Buffer;
 use nvme::controller::{Action, IoQueue, Operation, Request, Reservation, Reserve, Tag};
@@ -110,7 +111,10 @@ struct Slot {
     buffers: SmallVec<[Buffer; 1]>,
     /// What there was no place for.
     command: Option<Command>,
+    /// What it has of the memory for data, until they are sent.
     reserved: usize,
+    /// The same, until it has ended.
+    shared: usize,
     /// A change of reservations has ended it before it began, or, while it is executed, is
     /// answered only after it.
     refused: Option<Status>,
@@ -131,10 +135,22 @@ pub(crate) struct Io {
     owners: SmallVec<[(u64, Owner); 2]>,
     /// Commands whose data were asked for.
     asked: usize,
+    /// What the volumes have of the connection's memory.
+    shares: Shares,
+}
+
+/// Whether a command has taken its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Started {
+    Yes,
+    /// It waits for memory, as all that come after it do.
+    NoMemory,
+    /// It waits for its volume, which has its share of memory or places, or cannot be reached now.
+    NoPlace,
 }
 
 impl Io {
-    pub(crate) fn new(connected: Connected, host: (Nqn, HostId)) -> Self {
+    pub(crate) fn new(connected: Connected, host: (Nqn, HostId), shares: Shares) -> Self {
         let entries = connected.accepted.queue.entries() as usize;
         Self {
             queue: connected.queue,
@@ -145,6 +161,7 @@ impl Io {
             waiting: VecDeque::new(),
             owners: SmallVec::new(),
             asked: 0,
+            shares,
         }
     }
 
@@ -216,6 +233,36 @@ impl Io {
         slots.map(|slot| std::mem::take(&mut slot.reserved)).sum()
     }
 
+    /// Takes a command out.
+    fn remove(&mut self, tag: u16, context: &mut Context<'_>) -> Option<Slot> {
+        let slot = self.slots.get_mut(usize::from(tag)).and_then(Option::take)?;
+        leave(&slot, &mut self.shares, context);
+        context.has_room = true;
+        Some(slot)
+    }
+
+    /// Sets memory aside for the data of a command; [`Started::Yes`] if it has it.
+    fn reserve_memory(&mut self, tag: u16, held: &mut usize, context: &mut Context<'_>) -> Started {
+        let needed = self.asked_bytes(tag);
+        let Some(slot) = self.slots.get_mut(usize::from(tag)).and_then(Option::as_mut) else {
+            return Started::Yes;
+        };
+        if needed == 0 || slot.reserved > 0 {
+            return Started::Yes;
+        }
+        let volume = slot.work.place().0 as usize;
+        if !self.shares.may_take(volume, needed) || !context.budget.volumes.may_take(volume, needed) {
+            return Started::NoPlace;
+        }
+        if !context.budget.take(needed, held) {
+            return Started::NoMemory;
+        }
+        self.shares.take(volume, needed);
+        context.budget.volumes.take(volume, needed);
+        (slot.reserved, slot.shared) = (needed, needed);
+        Started::Yes
+    }
+
     /// The owner of this connection's commands on a volume.
     fn owner(&mut self, id: u64, volume: &Volume) -> Option<Owner> {
         if let Some((_, owner)) = self.owners.iter().find(|(known, _)| *known == id) {
@@ -236,10 +283,10 @@ impl Io {
     pub(crate) fn end(&mut self, token: Token, held: &mut usize, context: &mut Context<'_>) -> usize {
         self.waiting.clear();
         self.asked = 0;
+        let has_not_begun = |slot: &mut Slot| !matches!(slot.stage, Stage::Executing | Stage::Forwarded);
         for slot in &mut self.slots {
-            if slot.as_ref().is_some_and(|slot| !matches!(slot.stage, Stage::Executing | Stage::Forwarded))
-                && let Some(slot) = slot.take()
-            {
+            if let Some(slot) = slot.take_if(has_not_begun) {
+                leave(&slot, &mut self.shares, context);
                 context.budget.give_back(slot.reserved, held);
             }
         }
@@ -307,6 +354,7 @@ impl Connection {
             buffers: SmallVec::new(),
             command: None,
             reserved: 0,
+            shared: 0,
             refused: None,
         };
         if let Some(bytes) = in_capsule.filter(|_| !slot.is_received) {
@@ -368,18 +416,32 @@ impl Connection {
         self.start_waiting(context);
     }
 
-    /// Starts commands that wait, in their order, until one has to wait on.
+    /// Starts commands that wait, in their order, until one has to wait for memory. Those of a volume
+    /// that has no place do not stop the others.
     pub(crate) fn start_waiting(&mut self, context: &mut Context<'_>) {
+        let (mut at, mut full) = (0, SmallVec::<[u64; 4]>::new());
         while self.is_open()
             && let Role::Io(io) = &mut self.role
-            && let Some(tag) = io.waiting.pop_front()
+            && let Some(tag) = io.waiting.get(at).copied()
         {
-            if !self.start(tag, context) {
-                if let Role::Io(io) = &mut self.role {
-                    io.waiting.push_front(tag);
-                }
-                break;
+            let volume = io.slot(tag).map(|slot| slot.work.place().0);
+            if volume.is_some_and(|volume| full.contains(&volume)) {
+                at += 1;
+                continue;
             }
+            io.waiting.remove(at);
+            let started = self.start(tag, context);
+            if started == Started::Yes {
+                continue;
+            }
+            if let Role::Io(io) = &mut self.role {
+                io.waiting.insert(at.min(io.waiting.len()), tag);
+            }
+            if started == Started::NoMemory {
+                return;
+            }
+            full.extend(volume);
+            at += 1;
         }
     }
 
@@ -387,31 +449,25 @@ impl Connection {
         matches!(&self.role, Role::Io(io) if !io.waiting.is_empty())
     }
 
-    /// Takes the next step of a command; false if it has to wait for memory or for a place.
-    fn start(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
-        let Role::Io(io) = &mut self.role else { return true };
-        let Some(slot) = io.slot(tag) else { return true };
-        let (bytes, reserved) = (slot.work.data_bytes() as usize, slot.reserved);
-        let needed = io.asked_bytes(tag);
-        if needed > 0 && reserved == 0 {
-            if !context.budget.take(needed, &mut self.held) {
-                return false;
-            }
-            if let Some(slot) = io.slot(tag) {
-                slot.reserved = needed;
-            }
+    /// Takes the next step of a command, if it does not have to wait.
+    fn start(&mut self, tag: u16, context: &mut Context<'_>) -> Started {
+        let Role::Io(io) = &mut self.role else { return Started::Yes };
+        let started = io.reserve_memory(tag, &mut self.held, context);
+        if started != Started::Yes {
+            return started;
         }
         self.ask_for_first(tag, context);
-        let Role::Io(io) = &mut self.role else { return true };
-        let Some(slot) = io.slot(tag) else { return true };
+        let Role::Io(io) = &mut self.role else { return Started::Yes };
+        let Some(slot) = io.slot(tag) else { return Started::Yes };
         if !slot.is_received {
-            slot.buffers = receive_buffers(&slot.work, bytes, context);
+            let bytes = slot.work.data_bytes();
+            slot.buffers = receive_buffers(&slot.work, bytes as usize, context);
             (slot.stage, slot.since) = (Stage::Receiving, context.now);
-            self.link.ask(tag, slot.cid, slot.work.data_bytes(), &mut slot.buffers);
+            self.link.ask(tag, slot.cid, bytes, &mut slot.buffers);
             io.asked += 1;
-            return true;
+            return Started::Yes;
         }
-        self.waits_for_first(tag) || self.submit(tag, context)
+        if self.waits_for_first(tag) || self.submit(tag, context) { Started::Yes } else { Started::NoPlace }
     }
 
     /// Hands a command to its volume; false if there is no place for it now.
@@ -436,6 +492,10 @@ impl Connection {
         let Some(volume) = volumes.get(request.volume.0 as usize).and_then(Option::as_ref) else {
             return self.forward(tag, context);
         };
+        let place = request.volume.0 as usize;
+        if !context.places.may_take(place, 1) {
+            return false;
+        }
         let command = match command_of(io, &request) {
             Ok(Some(command)) => command,
             Ok(None) => {
@@ -456,6 +516,7 @@ impl Connection {
         match submitted.map_err(|rejected| (rejected.why, rejected.command)) {
             Ok(()) => {
                 slot.stage = Stage::Executing;
+                context.places.take(place, 1);
                 context.needs_turn = true;
             }
             Err((Refusal::Full, command)) => {
@@ -526,27 +587,35 @@ impl Connection {
     /// Answers a command; returns what it was.
     fn answer_io(&mut self, tag: u16, status: Status, context: &mut Context<'_>) -> Option<Slot> {
         let Role::Io(io) = &mut self.role else { return None };
-        let slot = io.slots.get_mut(usize::from(tag)).and_then(Option::take)?;
+        let slot = io.remove(tag, context)?;
         if let Some(cqe) = io.machine.complete(Tag(tag), status)
             && matches!(self.phase, super::Phase::Open)
         {
             self.link.respond(&cqe);
         }
         self.give_back(slot.reserved, context);
-        context.has_room = true;
         Some(slot)
     }
 
     /// Answers a READ with its data, from where the volume has them.
     fn send(&mut self, tag: u16, payload: Payload, context: &mut Context<'_>) {
         let Role::Io(io) = &mut self.role else { return };
-        let Some(slot) = io.slots.get_mut(usize::from(tag)).and_then(Option::take) else { return };
-        context.has_room = true;
+        let Some(slot) = io.remove(tag, context) else { return };
         let cqe = io.machine.complete(Tag(tag), Status::SUCCESS);
         let Some(cqe) = cqe.filter(|_| matches!(self.phase, super::Phase::Open)) else {
             return self.give_back(slot.reserved, context);
         };
         self.link.send(&cqe, slot.work.data_bytes(), payload, slot.reserved);
+    }
+}
+
+/// A command gives back what it has of what the volumes share.
+fn leave(slot: &Slot, of_connection: &mut Shares, context: &mut Context<'_>) {
+    let volume = slot.work.place().0 as usize;
+    of_connection.give_back(volume, slot.shared);
+    context.budget.volumes.give_back(volume, slot.shared);
+    if slot.stage == Stage::Executing {
+        context.places.give_back(volume, 1);
     }
 }
 

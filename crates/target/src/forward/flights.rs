@@ -12,6 +12,7 @@
 
 use super::{COMMANDS_MAX, HOSTS_MAX, Route, WINDOW_BYTES};
 use crate::mailbox::Token;
+use crate::shares::Shares;
 use nvme::{HostId, Nqn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,18 +55,34 @@ pub(crate) struct Introduced {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flights {
     /// By identifier.
     entries: Vec<Option<Entry>>,
     free: Vec<u16>,
-    window: usize,
-    used: usize,
+    /// What the volumes have of the commands and of the payload that the owner takes.
+    commands: Shares,
+    payload: Shares,
     hosts: BTreeMap<Arc<Host>, Known>,
     next_host: u32,
     /// With where the instances of its owner's process begin.
     withheld: Vec<(Flight, u64)>,
     owner: u64,
+}
+
+impl Default for Flights {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            commands: Shares::new(0),
+            payload: Shares::new(0),
+            hosts: BTreeMap::new(),
+            next_host: 0,
+            withheld: Vec::new(),
+            owner: 0,
+        }
+    }
 }
 
 impl Flights {
@@ -75,8 +92,7 @@ impl Flights {
         let commands = commands.clamp(1, COMMANDS_MAX);
         self.entries = vec![None; commands];
         self.free = (0..=u16::MAX).take(commands).rev().collect();
-        self.window = window.min(WINDOW_BYTES);
-        self.used = 0;
+        (self.commands, self.payload) = (Shares::new(commands), Shares::new(window.min(WINDOW_BYTES)));
         self.owner = owner;
         self.settle_if(|_, of| of == owner)
     }
@@ -86,10 +102,10 @@ impl Flights {
         settled.map(|(flight, _)| flight).collect()
     }
 
-    /// Whether the owner takes a command with so much payload now. One with more than it takes at
-    /// all goes alone.
-    pub(crate) fn has_room(&self, cost: usize) -> bool {
-        !self.free.is_empty() && (self.used == 0 || self.used + cost <= self.window)
+    /// Whether the owner takes a command for the volume at a place with so much payload now. One
+    /// with more than it takes at all goes alone.
+    pub(crate) fn has_room(&self, at: usize, cost: usize) -> bool {
+        !self.free.is_empty() && self.commands.may_take(at, 1) && self.payload.may_take(at, cost)
     }
 
     /// The number of a host for the owner.
@@ -117,7 +133,8 @@ impl Flights {
     pub(crate) fn begin(&mut self, flight: Flight, host: u32, cost: usize) -> Option<u16> {
         let id = self.free.pop()?;
         *self.entries.get_mut(usize::from(id))? = Some(Entry { flight, host, cost });
-        self.used += cost;
+        self.commands.take(flight.at, 1);
+        self.payload.take(flight.at, cost);
         self.count(host, |commands| commands + 1);
         Some(id)
     }
@@ -132,7 +149,8 @@ impl Flights {
     pub(crate) fn answer(&mut self, id: u16) -> Option<Flight> {
         let entry = self.entries.get_mut(usize::from(id))?.take()?;
         self.free.push(id);
-        self.used = self.used.saturating_sub(entry.cost);
+        self.commands.give_back(entry.flight.at, 1);
+        self.payload.give_back(entry.flight.at, entry.cost);
         self.count(entry.host, |commands| commands.saturating_sub(1));
         Some(entry.flight)
     }
@@ -157,7 +175,6 @@ impl Flights {
         self.withheld.extend(lost.map(|entry| (entry.flight, owner)));
         self.free.clear();
         self.hosts.clear();
-        self.used = 0;
         self.settle_if(|flight, _| is_settled(flight, route(flight.at)))
     }
 
@@ -187,27 +204,31 @@ mod tests {
 
     fn open(commands: usize, window: usize) -> Flights {
         let mut flights = Flights::default();
-        assert!(!flights.has_room(0), "nobody is there");
+        assert!(!flights.has_room(0, 0), "nobody is there");
         assert_eq!(flights.open(1, commands, window), []);
         flights
     }
 
     #[test]
     fn no_more_is_sent_than_the_owner_takes() {
-        let mut flights = open(2, 100);
+        let mut flights = open(3, 100);
         let known = flights.introduce(&host(1));
         assert_eq!(known, Introduced { number: 0, is_new: true, gone: None });
         assert!(!flights.introduce(&host(1)).is_new);
-        assert!(flights.has_room(1000), "what is more than all goes alone");
+        assert!(flights.has_room(0, 1000), "what is more than all goes alone");
         let first = flights.begin(flight(1, 0, 1), known.number, 60).unwrap();
-        assert!(flights.has_room(40) && !flights.has_room(41));
+        assert!(flights.has_room(0, 15) && !flights.has_room(0, 16), "three quarters for one volume");
+        assert!(flights.has_room(1, 40) && !flights.has_room(1, 41));
         let second = flights.begin(flight(2, 0, 1), known.number, 0).unwrap();
-        assert!(!flights.has_room(0), "two commands");
+        assert!(!flights.has_room(0, 0) && flights.has_room(1, 40), "the last one is for another volume");
+        let third = flights.begin(flight(3, 1, 1), known.number, 0).unwrap();
+        assert!(!flights.has_room(2, 0), "three commands");
+        assert_eq!(flights.answer(third), Some(flight(3, 1, 1)));
         assert_eq!(flights.find(Token(9), 2), Some(second));
         assert_eq!(flights.find(Token(8), 2), None);
         assert_eq!(flights.answer(first), Some(flight(1, 0, 1)));
         assert_eq!(flights.answer(first), None, "once");
-        assert!(flights.answer(77).is_none() && flights.has_room(100));
+        assert!(flights.answer(77).is_none() && flights.has_room(1, 100));
     }
 
     #[test]
@@ -222,7 +243,7 @@ mod tests {
         // The volume at 1 was taken before the end was seen.
         let routes = [Route::Nowhere, Route::There(7)];
         assert_eq!(flights.lose(|at| routes[at]), [flight(3, 1, 5)]);
-        assert!(!flights.has_room(0));
+        assert!(!flights.has_room(0, 0));
         for unsettled in [Route::There(5), Route::Nowhere, Route::Here(5)] {
             assert_eq!(flights.settle(0, unsettled), []);
         }

@@ -56,6 +56,8 @@ struct Slot {
     parts: Parts,
     /// What there was no place for.
     submits: Option<volumes::Command>,
+    /// The volume in whose queue it has a place.
+    place: Option<usize>,
     asks: u8,
     /// A change of reservations or of the owner has ended it before it began, or, while it is
     /// executed, is answered only after it.
@@ -283,7 +285,7 @@ impl Inlet {
         }
         let (parts, submits) = (Parts::new(), None);
         let stage = Stage::Receiving;
-        *empty = Some(Slot { command, stage, parts, submits, asks: 0, refused: None });
+        *empty = Some(Slot { command, stage, parts, submits, place: None, asks: 0, refused: None });
         self.used += command.cost();
         if command.bytes == 0 {
             self.wait(command.id, context);
@@ -342,12 +344,21 @@ impl Inlet {
         }
     }
 
-    /// Starts commands that wait, in their order, until one has to wait on.
+    /// Starts commands that wait, in their order. Those of a volume that has no place do not stop the
+    /// others.
     pub(crate) fn start_waiting(&mut self, context: &mut Context<'_>) {
-        while let Some(id) = self.waiting.pop_front() {
+        let (mut at, mut full) = (0, SmallVec::<[u32; 4]>::new());
+        while let Some(id) = self.waiting.get(at).copied() {
+            let nsid = self.slot(id).map(|slot| slot.command.nsid);
+            if nsid.is_some_and(|nsid| full.contains(&nsid)) {
+                at += 1;
+                continue;
+            }
+            self.waiting.remove(at);
             if !self.start(id, context) {
-                self.waiting.push_front(id);
-                break;
+                self.waiting.insert(at.min(self.waiting.len()), id);
+                full.extend(nsid);
+                at += 1;
             }
         }
     }
@@ -389,6 +400,9 @@ impl Inlet {
         context: &mut Context<'_>,
     ) {
         let Some(slot) = self.slots.get_mut(usize::from(id)).and_then(Option::take) else { return };
+        if let Some(place) = slot.place {
+            context.places.give_back(place, 1);
+        }
         context.has_room = true;
         let cost = slot.command.cost();
         let bytes = payload.iter().map(volumes::Segment::len).sum::<usize>();

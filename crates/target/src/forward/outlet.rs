@@ -63,7 +63,7 @@ pub(crate) struct Sending<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     Yes,
-    /// The owner takes no more now.
+    /// The owner takes no more now, of this volume or at all.
     Full,
     /// There is no connection to it, for so long.
     Down(Duration),
@@ -155,10 +155,10 @@ impl Outlet {
         }
     }
 
-    /// Whether a command can be sent whose payloads have so many bytes.
-    pub(crate) fn room(&self, cost: usize, now: Instant) -> Sent {
+    /// Whether a command for the volume at a place can be sent whose payloads have so many bytes.
+    pub(crate) fn room(&self, at: usize, cost: usize, now: Instant) -> Sent {
         match self.state {
-            State::Open(_) if self.flights.has_room(cost) => Sent::Yes,
+            State::Open(_) if self.flights.has_room(at, cost) => Sent::Yes,
             State::Open(_) => Sent::Full,
             _ => Sent::Down(now.saturating_duration_since(self.down_since)),
         }

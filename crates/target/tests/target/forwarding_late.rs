@@ -28,8 +28,8 @@ use volumes::testing::{Faults, faulty_volume};
 
 /// The directory of a process that is to be the node B.
 const BE: &str = "TRUNKLINE_TEST_FORWARDER";
-/// The largest writes that the owner takes at a time.
-const WINDOW: usize = 8;
+/// The largest writes of a volume that the owner takes at a time from the other node.
+const WINDOW: usize = 6;
 
 /// Where the original is when the way breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ mod forward;
 mod forwarding_late;
 mod fused;
 mod groups;
+mod hangs;
 mod hostile;
 mod late;
 mod life;

@@ -32,7 +32,7 @@ impl Connection {
             return true;
         };
         let cost = work.data_bytes() as usize + io.first(tag).map_or(0, |_| work.data_bytes() as usize);
-        match context.outlet.room(cost, context.now) {
+        match context.outlet.room(at, cost, context.now) {
             Sent::Yes => {}
             // Not inaccessible: the ANA log would have to say so as well.
             Sent::Down(since) if since > PATIENCE => {

@@ -73,6 +73,9 @@ impl Inlet {
             self.refuse(id, Status::ANA_TRANSITION, context);
             return true;
         };
+        if !context.places.may_take(at as usize, 1) {
+            return false;
+        }
         let submits = match self.slot(id).map(|slot| slot.command_for(volume)) {
             Some(Ok(submits)) => submits,
             Some(Err(status)) => {
@@ -115,6 +118,8 @@ impl Inlet {
         match submitted.map_err(|rejected| (rejected.why, rejected.command)) {
             Ok(()) => {
                 slot.stage = Stage::Executing;
+                slot.place = Some(at as usize);
+                context.places.take(at as usize, 1);
                 context.needs_turn = true;
             }
             Err((Refusal::Full, command)) => {

@@ -1,0 +1,97 @@
+//! What volumes share: places and memory of a loop, of a connection, and of the way to the other
+//! node. A volume whose drive hangs gives nothing back, so none gets all that there is.
+
+/// A volume that has something leaves this part of what the others leave.
+const LEFT_PART: usize = 4;
+
+/// How much of something each volume has.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    total: usize,
+    used: usize,
+    /// By the place of the volume.
+    of: Vec<usize>,
+}
+
+impl Shares {
+    pub(crate) const fn new(total: usize) -> Self {
+        Self { total, used: 0, of: Vec::new() }
+    }
+
+    #[cfg(test)]
+    const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Whether a volume may have so much more. One that has nothing gets all that is left; what is
+    /// more than there is at all it gets when nobody has anything.
+    pub(crate) fn may_take(&self, volume: usize, amount: usize) -> bool {
+        let own = self.of.get(volume).copied().unwrap_or_default();
+        let left = self.total.saturating_sub(self.used - own);
+        let most = if own == 0 { left } else { left - left.div_ceil(LEFT_PART) };
+        self.used == 0 || own.saturating_add(amount) <= most
+    }
+
+    pub(crate) fn take(&mut self, volume: usize, amount: usize) {
+        if self.of.len() <= volume {
+            self.of.resize(volume + 1, 0);
+        }
+        if let Some(of) = self.of.get_mut(volume) {
+            *of += amount;
+            self.used += amount;
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, volume: usize, amount: usize) {
+        if let Some(of) = self.of.get_mut(volume) {
+            let amount = amount.min(*of);
+            *of -= amount;
+            self.used -= amount;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take_all(shares: &mut Shares, volume: usize) -> usize {
+        (0..)
+            .take_while(|_| {
+                let may = shares.may_take(volume, 1);
+                if may {
+                    shares.take(volume, 1);
+                }
+                may
+            })
+            .count()
+    }
+
+    #[test]
+    fn volumes_that_give_nothing_back_leave_something_for_the_next_one() {
+        let mut shares = Shares::new(1000);
+        assert_eq!(take_all(&mut shares, 7), 750);
+        assert_eq!(take_all(&mut shares, 0), 187);
+        for volume in 1..4 {
+            assert!(take_all(&mut shares, volume) > 0, "{volume}");
+        }
+        assert!(shares.used() < 1000);
+        // What one gives back is for all.
+        shares.give_back(7, 700);
+        assert!(take_all(&mut shares, 0) > 300);
+    }
+
+    #[test]
+    fn who_has_nothing_gets_what_is_left_and_more_than_all_only_alone() {
+        let mut shares = Shares::new(8);
+        shares.take(1, 6);
+        assert!(!shares.may_take(1, 1));
+        assert!(shares.may_take(2, 2) && !shares.may_take(2, 3));
+        shares.give_back(1, 6);
+        assert!(shares.may_take(2, 100));
+        shares.take(2, 100);
+        assert!(!shares.may_take(1, 1) && !shares.may_take(2, 1));
+        shares.give_back(2, 1000);
+        assert_eq!(shares.used(), 0);
+    }
+}
