@@ -44,6 +44,7 @@ mod queue;
 mod report;
 mod reservation_features;
 mod reservations;
+mod reset;
 mod subsystem;
 
 pub use ana::{Node, Reach, state};

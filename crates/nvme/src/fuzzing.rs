@@ -215,23 +215,32 @@ fn connect(subsystem: &mut Subsystem, qid: u16, cntlid: u16) -> crate::controlle
 }
 
 /// Commands on an admin queue: the first byte says of which kind of controller, then come commands
-/// of 64 bytes. Each is answered once, within its host's memory, or waits for an event.
+/// of 64 bytes. Each is answered once, within its host's memory, or waits for an event; a reset
+/// drops those that wait.
 pub fn admin(bytes: &[u8]) {
     let Some((choice, commands)) = bytes.split_first() else { return };
     let kind = if choice & 1 == 0 { Kind::Io } else { Kind::Discovery };
     let (mut subsystem, cntlid) = target(kind);
+    let mut outstanding = Vec::new();
+    let ends = |outstanding: &mut Vec<u16>, cid| {
+        let at = outstanding.iter().position(|one| *one == cid).expect("a command that is outstanding");
+        outstanding.swap_remove(at);
+    };
     for chunk in commands.chunks(Sqe::BYTES) {
         let Ok(sqe) = Sqe::decode(chunk) else { return };
+        outstanding.push(sqe.cid);
         subsystem.handle_command(NOW, cntlid, &sqe, commands);
         let mut answers = 0;
         let mut closes = false;
         while let Some(output) = subsystem.poll_output() {
             match output {
-                Output::Respond { data, .. } => {
+                Output::Respond { cqe, data, .. } => {
+                    ends(&mut outstanding, cqe.cid);
                     assert!(data.len() <= sqe.sgl.length().unwrap_or(0) as usize);
                     answers += 1;
                 }
                 Output::Close { .. } => closes = true,
+                Output::Dropped { cid, .. } => ends(&mut outstanding, cid),
                 Output::View { .. } | Output::Released { .. } => {}
                 // Feature 83h.
                 Output::Save { nsid, .. } => subsystem.handle_saved(nsid, true),
@@ -250,6 +259,8 @@ pub fn admin(bytes: &[u8]) {
         if closes {
             return;
         }
+        // The limit of requests for events.
+        assert!(outstanding.len() <= usize::from(Limits::default().async_events), "commands are lost");
     }
 }
 

@@ -333,6 +333,14 @@ impl Connection {
         self.link.answer(cqe, data);
     }
 
+    /// A command of this admin queue ends without an answer.
+    pub(crate) fn dropped(&mut self, cid: u16) {
+        if let Role::Admin(admin) = &mut self.role {
+            admin.settle(cid);
+        }
+        self.link.forget(cid);
+    }
+
     /// The backing of a volume is gone, and nothing of this connection is executed there.
     pub(crate) fn forget_volume(&mut self, id: u64) {
         if let Role::Io(io) = &mut self.role {

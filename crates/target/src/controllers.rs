@@ -316,11 +316,13 @@ impl Controllers {
         self.state().io.set_io_counts(IoCounts { reads, writes, read_bytes, written_bytes });
     }
 
-    /// A command on an admin queue, with its data.
-    pub(crate) fn command(&self, here: usize, queue: Queue, sqe: &Sqe, data: &[u8]) {
+    /// A command on an admin queue, with its data. Returns how often its controller was
+    /// [reset](Subsystem::resets).
+    pub(crate) fn command(&self, here: usize, queue: Queue, sqe: &Sqe, data: &[u8]) -> u64 {
         let (now, mut state) = (self.now(), self.state());
         state.of(queue.service).handle_command(now, queue.id.cntlid, sqe, data);
         self.deliver(&mut state, queue.service, here);
+        state.of(queue.service).resets(queue.id.cntlid)
     }
 
     /// A command on an admin queue that is answered with this status.
@@ -503,6 +505,10 @@ impl Controllers {
                     let Some(mailbox) = self.mailboxes.get(place.event_loop) else { continue };
                     mailbox
                         .post(Message::Respond { token: place.token, cqe, data }, place.event_loop != here);
+                }
+                Output::Dropped { cntlid, cid } => {
+                    let place = state.places.get(&Queue { service, id: QueueId { cntlid, qid: 0 } });
+                    post(place, &|place| Message::Dropped { token: place.token, cid });
                 }
                 Output::Close { queue: id, reason } => {
                     let place = state.places.get(&Queue { service, id });

@@ -428,6 +428,9 @@ impl EventLoop {
             Message::Respond { token, cqe, data } => {
                 self.with(token, |connection, _, _| connection.answer(&cqe, &data));
             }
+            Message::Dropped { token, cid } => {
+                self.with(token, |connection, _, _| connection.dropped(cid));
+            }
             Message::Authenticated { token, done } => {
                 self.with(token, |connection, context, _| connection.authenticated(*done, context));
             }

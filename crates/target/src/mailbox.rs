@@ -64,6 +64,8 @@ pub(crate) enum Message {
     GuestReserved { token: Token, guest: GuestId, tag: u16, result: Result<Vec<u8>, Status> },
     /// An answer on an admin queue.
     Respond { token: Token, cqe: Cqe, data: Vec<u8> },
+    /// A command of an admin queue ends without an answer.
+    Dropped { token: Token, cid: u16 },
     /// A message of authentication was handled.
     Authenticated { token: Token, done: Box<Done> },
     /// A host could not be authenticated, and was told so before.

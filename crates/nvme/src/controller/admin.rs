@@ -188,7 +188,8 @@ impl Subsystem {
         let controller = self.controllers.get_mut(&cntlid).ok_or(Status::INTERNAL_ERROR)?;
         let closing = controller.draining != Draining::No;
         let new = Configuration(property.value as u32);
-        if controller.configure(now, new) {
+        if let Some(requests) = controller.configure(now, new) {
+            self.drop_commands(cntlid, requests);
             if !closing {
                 let shutdown = new.shutdown() != Shutdown::None;
                 let reason = if shutdown { CloseReason::Shutdown } else { CloseReason::Reset };

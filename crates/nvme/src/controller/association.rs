@@ -49,6 +49,8 @@ pub(super) struct Association {
     pub(super) configuration: Configuration,
     pub(super) status: ControllerStatus,
     pub(super) draining: Draining,
+    /// How often the host has reset the controller or shut it down.
+    pub(super) resets: u64,
     /// Zero for none.
     pub(super) keep_alive: Duration,
     deadline: Option<Duration>,
@@ -98,6 +100,7 @@ impl Association {
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             draining: Draining::No,
+            resets: 0,
             keep_alive,
             deadline: None,
             traffic: false,
@@ -198,36 +201,37 @@ impl Association {
         self.status.ready && !shut_down && self.draining == Draining::No
     }
 
-    /// The host changed CC. Returns whether the I/O queues are to close.
-    pub(super) fn configure(&mut self, now: Duration, new: Configuration) -> bool {
+    /// The host changed CC. If this resets the controller or shuts it down, returns the requests
+    /// for events that end: the I/O queues are to close then.
+    pub(super) fn configure(&mut self, now: Duration, new: Configuration) -> Option<VecDeque<u16>> {
         let old = std::mem::replace(&mut self.configuration, new);
         if self.ends() {
-            return false;
+            return None;
         }
         if old.enable() && !new.enable() {
-            self.reset(Draining::Reset);
-            return true;
+            return Some(self.reset(Draining::Reset));
         }
         if old.shutdown() == Shutdown::None && new.shutdown() != Shutdown::None {
             self.status.shutdown = ShutdownStatus::Occurring;
-            self.reset(Draining::Shutdown);
-            return true;
+            return Some(self.reset(Draining::Shutdown));
         }
         if new.enable() && !old.enable() && self.draining == Draining::No {
             self.start(now);
         }
-        false
+        None
     }
 
-    /// Ends what is there of requests and settings; CC and the admin queue stay.
-    fn reset(&mut self, draining: Draining) {
+    /// Ends what is there of requests and settings; CC and the admin queue stay. Returns the
+    /// requests for events.
+    fn reset(&mut self, draining: Draining) -> VecDeque<u16> {
         self.draining = draining;
-        self.events.reset();
+        self.resets += 1;
         self.granted = None;
         self.retry_delays = false;
         self.kept.clear();
         self.notification_masks.clear();
         self.discovery = None;
+        self.events.reset()
     }
 
     /// All I/O queues are closed: what was waited for has come.

@@ -36,8 +36,20 @@ pub struct EndRequest {
 enum Asker {
     /// A controller, the identifier of its command, and the result of that when it succeeds.
     Controller(u16, u16, u64),
+    /// A controller whose command was dropped, and for which the other node was asked.
+    Dropped(u16),
     /// The other node, with this number.
     OtherNode(u64),
+}
+
+impl Asker {
+    /// The controller here that has asked.
+    const fn cntlid(self) -> Option<u16> {
+        match self {
+            Self::Controller(cntlid, ..) | Self::Dropped(cntlid) => Some(cntlid),
+            Self::OtherNode(_) => None,
+        }
+    }
 }
 
 /// A request that waits.
@@ -94,7 +106,7 @@ impl Subsystem {
             return Err(Status::INVALID_FIELD.no_retry());
         }
         let is_reset = AdminOpcode(sqe.opcode) == AdminOpcode::CROSS_CONTROLLER_RESET;
-        let is_own = |waiting: &&Waiting| matches!(waiting.asker, Asker::Controller(of, ..) if of == cntlid);
+        let is_own = |waiting: &&Waiting| waiting.asker.cntlid() == Some(cntlid);
         if self.ending.iter().filter(is_own).count() >= WAITING_MAX {
             let limit = Status::CROSS_RESET_LIMIT_EXCEEDED;
             return Err(if is_reset { limit } else { Status::COMMAND_INTERRUPTED });
@@ -196,9 +208,9 @@ impl Subsystem {
     pub(super) fn answer_endings(&mut self) {
         let controllers = &self.controllers;
         let mut ending = std::mem::take(&mut self.ending);
-        ending.retain(|waiting| match waiting.asker {
-            Asker::Controller(cntlid, ..) => controllers.contains_key(&cntlid),
-            Asker::OtherNode(_) => true,
+        ending.retain(|waiting| {
+            let cntlid = waiting.asker.cntlid();
+            cntlid.is_none_or(|cntlid| controllers.contains_key(&cntlid))
         });
         for waiting in &mut ending {
             let is_there = |number: &u64| controllers.values().any(|one| one.instance == *number);
@@ -218,7 +230,25 @@ impl Subsystem {
                 let result = if status.is_success() { result } else { 0 };
                 self.respond_late(cntlid, cid, status, result);
             }
+            Asker::Dropped(_) => {}
             Asker::OtherNode(id) => self.outputs.push_back(Output::AnswerOther { id, status }),
         }
+    }
+
+    /// The requests of a controller are not answered any more; what they end goes on to end.
+    /// Returns the identifiers of the commands. What the other node was asked for counts until it
+    /// answers, so that a host that resets its controller again and again cannot ask without bound.
+    pub(super) fn drop_endings(&mut self, cntlid: u16) -> Vec<u16> {
+        let mut dropped = Vec::new();
+        self.ending.retain_mut(|waiting| match waiting.asker {
+            Asker::Controller(of, cid, _) if of == cntlid => {
+                dropped.push(cid);
+                waiting.asker = Asker::Dropped(cntlid);
+                waiting.numbers.clear();
+                waiting.elsewhere.is_some()
+            }
+            _ => true,
+        });
+        dropped
     }
 }

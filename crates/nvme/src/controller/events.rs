@@ -70,8 +70,8 @@ impl Events {
         Some((cid, event))
     }
 
-    /// A reset: requests end without an answer.
-    pub(super) fn reset(&mut self) {
-        *self = Self::default();
+    /// A reset: the requests that wait end without an answer. Returns their identifiers.
+    pub(super) fn reset(&mut self) -> VecDeque<u16> {
+        std::mem::take(self).requests
     }
 }

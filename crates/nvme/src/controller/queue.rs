@@ -71,6 +71,14 @@ impl SubmissionQueue {
         self.head = (self.head + 1) % self.entries;
         u16::try_from(self.head).unwrap_or_default()
     }
+
+    /// The commands that were taken and not completed end without an answer, except for one.
+    pub(super) const fn drop_others(&mut self) {
+        let others = self.outstanding.saturating_sub(1);
+        self.outstanding -= others;
+        // The host may use their entries again.
+        self.head = (self.head + others) % self.entries;
+    }
 }
 
 /// Identifies an outstanding command of a queue. Tags of completed commands are used again.

@@ -11,6 +11,7 @@ use super::subsystem::Subsystem;
 use crate::command::{FUSE_MASK, PSDT_MASK, PSDT_SGL};
 use crate::feature::{Feature, FeatureId, NotificationMask, PERSIST_THROUGH_POWER_LOSS};
 use crate::{AdminOpcode, NSID_ALL, Sqe, Status};
+use std::collections::BTreeMap;
 
 /// A Set Features of persistence that is not answered.
 #[derive(Debug)]
@@ -105,6 +106,15 @@ impl Subsystem {
         {
             self.respond_late(cntlid, cid, status, 0);
         }
+    }
+
+    /// The changes of a controller are not answered any more, and those that wait for their turn
+    /// are not executed. Returns the identifiers of the commands.
+    pub(super) fn drop_persisting(&mut self, cntlid: u16) -> Vec<u16> {
+        let of_controller = |_: &u64, request: &mut Persisting| request.cntlid == cntlid;
+        let dropped: BTreeMap<u64, Persisting> = self.persisting.extract_if(.., of_controller).collect();
+        self.forget_asker(|asker| matches!(asker, Asker::Feature(number) if dropped.contains_key(number)));
+        dropped.into_values().map(|request| request.cid).collect()
     }
 
     /// PTPL of a namespace.

@@ -132,6 +132,15 @@ pub enum Output {
         /// The data for the host, possibly none.
         data: Vec<u8>,
     },
+    /// A command of the admin queue of this controller ends without an answer: the host has reset
+    /// the controller, or shut it down. Its identifier may be that of another command from now on,
+    /// which is answered after this.
+    Dropped {
+        /// The controller.
+        cntlid: u16,
+        /// The identifier of the command.
+        cid: u16,
+    },
     /// End the connection of this queue: drop what was received and not begun, wait for what was,
     /// then call [`Subsystem::handle_queue_closed`].
     Close {
@@ -469,7 +478,7 @@ impl Subsystem {
             let removed = self.controllers.remove(&cntlid);
             self.outputs.push_back(Output::Released { cntlid });
             removed.iter().for_each(|one| self.host_id_left(one.host_id));
-            self.persisting.retain(|_, request| request.cntlid != cntlid);
+            self.drop_persisting(cntlid);
             self.answer_endings();
         }
     }

@@ -243,7 +243,8 @@ impl Target {
                 }
                 // The host closes it too.
                 Output::Close { queue: QueueId { qid: 1, .. }, reason: CloseReason::Shutdown } => {}
-                Output::Released { .. } => {}
+                // The requests for events of a host that shuts down.
+                Output::Released { .. } | Output::Dropped { .. } => {}
                 other => panic!("{other:?}"),
             }
         }

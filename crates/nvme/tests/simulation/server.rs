@@ -504,6 +504,9 @@ impl Server {
                 self.closed
                     .extend(self.connections.iter().filter(|(_, one)| is_it(one)).map(|(link, _)| *link));
             }
+            Output::Dropped { cntlid, cid } => {
+                self.ends.remove(&(cntlid, cid));
+            }
             Output::Released { cntlid } => self.ends.retain(|(of, _), _| *of != cntlid),
             Output::Save { .. }
             | Output::Fence { .. }

@@ -11,6 +11,7 @@ mod nodes;
 mod rdma;
 mod registers;
 mod reservations;
+mod resets;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 mod tcp;

@@ -184,6 +184,13 @@ impl Link {
         }
     }
 
+    /// A command ends without an answer.
+    pub(super) fn forget(&mut self, cid: u16) {
+        if let Self::Rdma(link) = self {
+            link.forget(cid);
+        }
+    }
+
     /// Answers a command with data from where the volume has them; memory is given back when they
     /// are sent.
     pub(super) fn send(&mut self, cqe: &Cqe, bytes: u32, payload: Payload, reserved: usize) {

@@ -187,6 +187,12 @@ impl RdmaLink {
         self.try_with(|device| device.send(&cqe.encode(), invalidated(memory)));
     }
 
+    /// A command ends without an answer: its memory is not touched any more. What is being fetched
+    /// from there is fetched.
+    pub(super) fn forget(&mut self, cid: u16) {
+        self.take_memory(cid);
+    }
+
     pub(super) fn accept(&mut self, cqe: &Cqe) {
         self.deadline = None;
         self.respond(cqe);
