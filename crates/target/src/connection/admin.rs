@@ -22,6 +22,8 @@ struct Transfer {
     sqe: Sqe,
     memory: Vec<u8>,
     since: Instant,
+    /// The controller was reset since: the data, which the host may still send, are dropped.
+    is_dropped: bool,
 }
 
 /// The answers that a queue will get from the controllers: memory that is not queued for the host
@@ -35,12 +37,12 @@ struct Owed {
 
 impl Owed {
     fn add(&mut self, sqe: &Sqe) {
-        // These are answered when something happens, and are bounded by the controller.
-        if AdminOpcode(sqe.opcode) == AdminOpcode::ASYNC_EVENT_REQUEST {
-            return;
-        }
         let room = if sqe.direction() == Direction::ToHost { sqe.sgl.length() } else { None };
-        let bytes = ANSWER_BYTES.saturating_add(room.map_or(0, |room| room as usize));
+        let bytes = match AdminOpcode(sqe.opcode) {
+            // These are answered when something happens, and are bounded by the controller.
+            AdminOpcode::ASYNC_EVENT_REQUEST => 0,
+            _ => ANSWER_BYTES.saturating_add(room.map_or(0, |room| room as usize)),
+        };
         self.answers.push_back((sqe.cid, bytes));
         self.bytes = self.bytes.saturating_add(bytes);
     }
@@ -62,11 +64,13 @@ pub(crate) struct Admin {
     transfers: Vec<Option<Transfer>>,
     /// The command whose data follow in its capsule.
     capsule: Option<Sqe>,
+    /// How often the controller was reset.
+    resets: u64,
 }
 
 impl Admin {
     fn new(queue: Queue) -> Self {
-        Self { queue, owed: Owed::default(), transfers: Vec::new(), capsule: None }
+        Self { queue, owed: Owed::default(), transfers: Vec::new(), capsule: None, resets: 0 }
     }
 
     /// The most bytes of the answers that are under way.
@@ -74,15 +78,27 @@ impl Admin {
         self.owed.bytes
     }
 
-    /// An answer of the controllers is queued for the host.
+    /// An answer of the controllers is queued for the host, or there is none.
     pub(crate) fn settle(&mut self, cid: u16) {
         self.owed.settle(cid);
     }
 
-    /// Hands a command to the controllers, with the data that came for it.
-    pub(crate) fn command(&mut self, here: usize, controllers: &Controllers, sqe: &Sqe, data: &[u8]) {
+    /// Hands a command to the controllers, with the data that came for it. Returns whether it has
+    /// reset the controller.
+    fn command(&mut self, here: usize, controllers: &Controllers, sqe: &Sqe, data: &[u8]) -> bool {
         self.owed.add(sqe);
-        controllers.command(here, self.queue, sqe, data);
+        let resets = controllers.command(here, self.queue, sqe, data);
+        std::mem::replace(&mut self.resets, resets) != resets
+    }
+
+    /// The commands whose data are still received are dropped. Returns their identifiers.
+    fn drop_transfers(&mut self) -> Vec<u16> {
+        let current = self.transfers.iter_mut().flatten().filter(|transfer| !transfer.is_dropped);
+        let dropped = current.map(|transfer| {
+            transfer.is_dropped = true;
+            transfer.sqe.cid
+        });
+        dropped.collect()
     }
 
     /// Has the controllers answer a command with a status.
@@ -101,10 +117,10 @@ impl Admin {
         self.transfers.iter().flatten().map(|transfer| transfer.since).min()
     }
 
-    /// All data of a command are here: the command.
+    /// All data of a command are here: the command, unless it was dropped.
     pub(crate) fn take_transfer(&mut self, tag: u16) -> Option<Sqe> {
         let transfer = self.transfers.get_mut(usize::from(tag)).and_then(Option::take)?;
-        Some(transfer.sqe)
+        (!transfer.is_dropped).then_some(transfer.sqe)
     }
 
     pub(crate) fn fill(&mut self, tag: u16, at: usize, bytes: &[u8]) {
@@ -147,7 +163,7 @@ impl Connection {
             if Subsystem::asks_for_io_counts(sqe) {
                 context.shared.update_io_counts();
             }
-            admin.command(self.place.event_loop, &context.shared.controllers, sqe, &[]);
+            self.execute_admin(sqe, &[], context);
             return Ok(Place::Nowhere);
         };
         let tag = admin.transfers.iter().position(Option::is_none).unwrap_or(admin.transfers.len());
@@ -155,13 +171,27 @@ impl Connection {
             self.refuse(sqe, Status::INVALID_FIELD.no_retry(), context)?;
             return Ok(Place::Nowhere);
         }
-        let mut transfer = Transfer { sqe: *sqe, memory: vec![0; bytes as usize], since: context.now };
+        let memory = vec![0; bytes as usize];
+        let mut transfer = Transfer { sqe: *sqe, memory, since: context.now, is_dropped: false };
         self.link.ask_for_admin(tag as u16, sqe.cid, bytes, &mut transfer.memory);
         match admin.transfers.get_mut(tag) {
             Some(place) => *place = Some(transfer),
             None => admin.transfers.push(Some(transfer)),
         }
         Ok(Place::Nowhere)
+    }
+
+    /// Executes a command of an admin queue. If it resets the controller, those that were received
+    /// before end: the controllers drop what they have, and this what they do not have yet.
+    pub(super) fn execute_admin(&mut self, sqe: &Sqe, data: &[u8], context: &Context<'_>) {
+        let Role::Admin(admin) = &mut self.role else { return };
+        if !admin.command(self.place.event_loop, &context.shared.controllers, sqe, data) {
+            return;
+        }
+        let message = self.authentication.as_mut().and_then(|one| one.drop_message());
+        for cid in admin.drop_transfers().into_iter().chain(message) {
+            self.link.forget(cid);
+        }
     }
 
     /// Answers a command with a status.
@@ -207,8 +237,8 @@ impl Connection {
         let Some(sqe) = sqe else { return Ok(()) };
         match (progress, &mut self.role) {
             (Progress::Failed(status), _) => self.refuse(&sqe, status, context),
-            (_, Role::Admin(admin)) => {
-                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, memory);
+            (_, Role::Admin(_)) => {
+                self.execute_admin(&sqe, memory, context);
                 Ok(())
             }
             (_, _) => self.connect(&sqe, memory, context),
@@ -233,11 +263,12 @@ impl Connection {
             return Ok(());
         }
         let Some(transfer) = place.and_then(Option::take) else { return Ok(()) };
-        let Transfer { sqe, memory, .. } = transfer;
+        let Transfer { sqe, memory, is_dropped, .. } = transfer;
         match progress {
+            _ if is_dropped => Ok(()),
             Progress::Failed(status) => self.refuse(&sqe, status, context),
             _ => {
-                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, &memory);
+                self.execute_admin(&sqe, &memory, context);
                 Ok(())
             }
         }

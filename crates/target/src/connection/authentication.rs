@@ -52,6 +52,8 @@ pub(super) struct Authentication {
     state: State,
     host: Nqn,
     incomplete: Option<Incomplete>,
+    /// The identifier of the command whose message is received or handled, and to be answered.
+    unanswered: Option<u16>,
     /// When the host must be authenticated, or a transaction that it has begun later be over.
     until: Option<Instant>,
     /// It has failed, and the log says so.
@@ -66,6 +68,7 @@ impl Authentication {
             state: State::Here(gate),
             host,
             incomplete: None,
+            unanswered: None,
             until: Some(until),
             has_failed: false,
             presence: Arc::new(()),
@@ -79,6 +82,18 @@ impl Authentication {
 
     pub(super) fn receives_since(&self) -> Option<Instant> {
         self.incomplete.as_ref().map(|incomplete| incomplete.since)
+    }
+
+    /// The controller was reset: what is done with a message goes on, but it is not answered.
+    /// Returns the identifier of its command.
+    pub(super) const fn drop_message(&mut self) -> Option<u16> {
+        self.unanswered.take()
+    }
+
+    /// The data of a message are received.
+    fn begin(&mut self, incomplete: Incomplete) {
+        self.unanswered = Some(incomplete.sqe.cid);
+        self.incomplete = Some(incomplete);
     }
 
     pub(super) fn fill(&mut self, at: usize, bytes: &[u8]) {
@@ -125,15 +140,13 @@ impl Connection {
         match (authentication.admit(&sqe), data) {
             (Admission::Pass, _) => return Ok(None),
             (Admission::Send { bytes }, Incoming::InCapsule(_)) => {
-                let incomplete = Incomplete { sqe, memory: Vec::new(), in_capsule: true, since };
-                authentication.incomplete = Some(incomplete);
+                authentication.begin(Incomplete { sqe, memory: Vec::new(), in_capsule: true, since });
                 return Ok(Some(Place::Own(Vec::with_capacity(bytes))));
             }
             (Admission::Send { bytes }, Incoming::OnRequest(asked)) => {
                 let mut memory = vec![0; bytes];
                 self.link.ask_for_admin(AUTHENTICATION_TAG, sqe.cid, asked, &mut memory);
-                let incomplete = Incomplete { sqe, memory, in_capsule: false, since };
-                authentication.incomplete = Some(incomplete);
+                authentication.begin(Incomplete { sqe, memory, in_capsule: false, since });
             }
             (Admission::Receive { room }, Incoming::ToHost(_)) => self.send_message(&sqe, room, context)?,
             (Admission::Refuse(status), _) => self.refuse(&sqe, status, context)?,
@@ -179,7 +192,12 @@ impl Connection {
     ) -> Result<(), EndReason> {
         let Some(authentication) = &mut self.authentication else { return Ok(()) };
         let Some(Incomplete { sqe, .. }) = authentication.incomplete.take() else { return Ok(()) };
+        // A message whose command was dropped before it was here was not sent.
+        if authentication.unanswered.is_none() {
+            return Ok(());
+        }
         if let Progress::Failed(status) = progress {
+            authentication.unanswered = None;
             return self.refuse(&sqe, status, context);
         }
         let State::Here(gate) = &authentication.state else { return Ok(()) };
@@ -206,12 +224,17 @@ impl Connection {
             authentication.until = authentication.until.map(|until| until + spent);
         }
         authentication.state = State::Here(gate);
-        let ended = match result {
-            Ok(outcome) => self.answer_message(&sqe, Vec::new(), context).map(|()| {
-                self.proceed(outcome, matches!(outcome, Outcome::Failed(Failure::ByPeer(_))), context);
-            }),
+        let is_dropped = authentication.unanswered.take().is_none();
+        let answered = match result {
+            _ if is_dropped => Ok(()),
+            Ok(_) => self.answer_message(&sqe, Vec::new(), context),
             Err(status) => self.refuse(&sqe, status, context),
         };
+        let ended = answered.map(|()| {
+            if let Ok(outcome) = result {
+                self.proceed(outcome, matches!(outcome, Outcome::Failed(Failure::ByPeer(_))), context);
+            }
+        });
         if let Err(reason) = ended {
             self.end(&reason, context);
         }

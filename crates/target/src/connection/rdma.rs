@@ -387,8 +387,9 @@ impl Connection {
                 Ok(())
             }
             (Into::Bytes(bytes), Role::Admin(admin)) => {
-                let Some(sqe) = admin.take_transfer(tag) else { return Ok(()) };
-                admin.command(self.place.event_loop, &context.shared.controllers, &sqe, &bytes);
+                if let Some(sqe) = admin.take_transfer(tag) {
+                    self.execute_admin(&sqe, &bytes, context);
+                }
                 Ok(())
             }
             (Into::Bytes(bytes), Role::Pending) => self.finish_capsule(&bytes, Progress::Complete, context),

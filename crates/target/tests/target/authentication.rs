@@ -13,6 +13,7 @@ use nvme::io::IoFlags;
 use nvme::pdu::Digests;
 use nvme::register::{CC, CSTS, Configuration};
 use nvme::{AdminOpcode, HostId, IoOpcode, Nqn, Sgl, Sqe, Status};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use target::{Access, Config, HostSecret, Hosts, Target};
@@ -317,6 +318,39 @@ fn a_host_may_authenticate_again_and_loses_the_queue_if_it_fails() {
     assert_eq!(ask(&mut io).0, Status::SUCCESS);
     io.wait_for_end();
     assert_eq!(admin.command(&identify(), CommandData::Receive(4096)).0.status, Status::SUCCESS);
+}
+
+/// The controller is reset while a message of another transaction is received, or is handled.
+#[test]
+fn a_message_of_before_a_reset_is_not_answered_after_it() {
+    let target = start_with(&guarded(None));
+    for in_capsule in [true, false] {
+        let mut queue = connect_admin(&target);
+        authenticate(&mut queue, &credentials(5, None), offer(Group::Null)).unwrap();
+        enable(&mut queue);
+        if !in_capsule {
+            queue.machine.set_capsule_data_bytes(0);
+        }
+        let host = chap::Host::new(credentials(5, None), offer(Group::Ffdhe2048), 4);
+        let Next::Send(message) = host.next() else { panic!("it begins") };
+        let (data, mut out) = (CommandData::Send(message.to_vec()), Vec::new());
+        let sqe = command::send(0, NO_SGL, message.len() as u32);
+        let old = queue.prepare(&sqe, data, &mut out);
+        // In one write, so that what was begun is not over before the reset.
+        let reset = queue.prepare(&Property::set(0, CC, 0), CommandData::None, &mut out);
+        queue.stream.write_all(&out).unwrap();
+        // This also sends what the target asks for.
+        assert_eq!(queue.wait(reset).0.status, Status::SUCCESS);
+        enable(&mut queue);
+        if in_capsule {
+            // The challenge is there when the message was handled.
+            Deadline::wait_until("the challenge", PATIENCE, || ask(&mut queue).0.is_success().then_some(()));
+        } else {
+            // The message was not sent, and so the transaction begins only now.
+            authenticate(&mut queue, &credentials(5, None), offer(Group::Null)).unwrap();
+        }
+        assert!(!queue.is_done(old));
+    }
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod moving;
 mod nodes;
 mod peer;
 mod reservations;
+mod resets;
 mod unix_relay;
 mod unseen_end;
