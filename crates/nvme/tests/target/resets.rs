@@ -198,6 +198,8 @@ fn a_change_of_persistence_of_before_a_reset_is_not_answered() {
         assert_eq!(send(&mut target, cntlid, persist(20, 0)), []);
         toggle(&mut target, cntlid, &[20]);
     }
+    let waiting = format!("{:?}", target.subsystem).matches("ask: Persistence").count();
+    assert_eq!(waiting, 0, "and nothing is kept of them");
     target.subsystem.handle_saved(1, true);
     let outputs = target.outputs();
     assert_eq!(ends(&outputs), []);
