@@ -20,6 +20,8 @@ mod connectathon;
 mod cthon04_groups;
 #[path = "support/disk_load.rs"]
 mod disk_load;
+#[path = "vm/durable_writes.rs"]
+mod durable_writes;
 #[path = "support/findings.rs"]
 mod findings;
 #[path = "vm/full_size.rs"]
@@ -86,6 +88,8 @@ mod nbd_client;
 mod our_target;
 #[path = "vm/our_target_faults.rs"]
 mod our_target_faults;
+#[path = "vm/power_loss.rs"]
+mod power_loss;
 #[path = "vm/rdma_call_backs.rs"]
 mod rdma_call_backs;
 #[path = "vm/rdma_copies.rs"]
