@@ -34,7 +34,7 @@ const WRITE_ZEROES: u16 = 6;
 
 /// How a volume is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Setting {
+pub(super) struct Setting {
     /// In a file of the device, instead of the device itself.
     is_file: bool,
     /// By workers, instead of io_uring.
@@ -43,8 +43,11 @@ struct Setting {
     is_forwarded: bool,
 }
 
+/// A device, by io_uring.
+pub(super) const SIMPLE: Setting = Setting { is_file: false, by_workers: false, is_forwarded: false };
+
 const SETTINGS: [Setting; 5] = [
-    Setting { is_file: false, by_workers: false, is_forwarded: false },
+    SIMPLE,
     Setting { is_file: false, by_workers: true, is_forwarded: false },
     Setting { is_file: true, by_workers: false, is_forwarded: false },
     Setting { is_file: true, by_workers: true, is_forwarded: false },
@@ -58,7 +61,10 @@ fn what_was_flushed_survives_a_loss_of_power_and_what_was_not_is_lost() {
             println!("{setting:?}");
             let mut device = CachedDevice::create(setting.is_file);
             let served = serve(setting, if setting.is_file { FILE } else { DEVICE });
-            the_kernels_host(setting, &mut device);
+            // What the hosts send does not depend on who executes it.
+            if !(setting.is_file && setting.by_workers) {
+                the_kernels_host(setting, &mut device);
+            }
             our_host(setting, &mut device);
             end(served);
         }
@@ -72,7 +78,7 @@ fn what_was_flushed_survives_a_loss_of_power_and_what_was_not_is_lost() {
 }
 
 /// The processes of the target. They execute operations in the way that was asked for.
-fn serve(setting: Setting, source: &str) -> Vec<Process> {
+pub(super) fn serve(setting: Setting, source: &str) -> Vec<Process> {
     let [a, b] = PORTS;
     run(&format!(
         "modprobe nvme-tcp; rm -rf /run/durable-state
@@ -107,8 +113,8 @@ fn started(setting: Setting, node: &[&str]) -> Process {
     process
 }
 
-fn end(served: Vec<Process>) {
-    for mut process in served {
+pub(super) fn end(processes: Vec<Process>) {
+    for mut process in processes {
         assert!(process.terminate(TIMEOUT).success(), "{}", process.all_output());
     }
 }
@@ -118,8 +124,18 @@ const fn port(setting: Setting) -> u16 {
     PORTS[setting.is_forwarded as usize]
 }
 
-/// Has the kernel's host connect. Returns the disk, which is closed by `nvme disconnect`.
-fn connected(port: u16) -> String {
+/// The kernel's disk, until dropped.
+struct Connected(String);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        // Before the target ends, or the kernel tries for ten minutes to connect again.
+        let _ = Command::new("nvme").args(["disconnect", "-n", SUBSYSTEM]).output();
+    }
+}
+
+/// Has the kernel's host connect.
+fn connected(port: u16) -> Connected {
     let found = run(&format!(
         "nvme connect -t tcp -a 10.77.1.2 -s {port} -n {SUBSYSTEM} --hostnqn {HOST} --nr-io-queues=2 \
              --hostid 5f2c1a0e-7d1c-4c5e-9a57-000000000001 >&2
@@ -128,7 +144,7 @@ fn connected(port: u16) -> String {
          for try in $(seq 600); do [ -b $disk ] && break; sleep 0.1; done
          echo $disk"
     ));
-    found.trim().to_owned()
+    Connected(found.trim().to_owned())
 }
 
 /// What the kernel knows of the disk's cache.
@@ -136,21 +152,24 @@ fn cache_of(disk: &str) -> String {
     run(&format!("cd /sys/block/{}/queue; cat write_cache fua", disk.trim_start_matches("/dev/")))
 }
 
+/// Fills a block of a device of the kernel with its number.
+pub(super) fn write_directly(disk: &str, block: usize, how: &str) {
+    run(&format!(
+        "head -c {BLOCK} /dev/zero | tr '\\0' '\\{block:03o}' > /run/durable-block
+         dd if=/run/durable-block of={disk} bs={BLOCK} seek={block} oflag={how} conv=notrunc 2>/dev/null"
+    ));
+}
+
 /// Each write is of a block of its own, filled with the block's number.
 fn the_kernels_host(setting: Setting, device: &mut CachedDevice) {
-    let disk = connected(port(setting));
-    assert_eq!(cache_of(&disk), "write back\n1\n", "{setting:?}");
-    let write = |block: usize, how: &str| {
-        run(&format!(
-            "head -c {BLOCK} /dev/zero | tr '\\0' '\\{block:03o}' > /run/durable-block
-             dd if=/run/durable-block of={disk} bs={BLOCK} seek={block} oflag={how} conv=notrunc 2>/dev/null"
-        ));
-    };
-    write(1, "direct");
+    let connected = connected(port(setting));
+    let disk = &connected.0;
+    assert_eq!(cache_of(disk), "write back\n1\n", "{setting:?}");
+    write_directly(disk, 1, "direct");
     assert_eq!(device.survivor(1), 0, "{setting:?}: the kernel's write without a flush");
-    File::open(&disk).and_then(|disk| disk.sync_data()).expect("a flush");
+    File::open(disk).and_then(|disk| disk.sync_data()).expect("a flush");
     assert_eq!(device.survivor(1), 1, "{setting:?}: the kernel's flush");
-    write(2, "direct,dsync");
+    write_directly(disk, 2, "direct,dsync");
     assert_eq!(device.survivor(2), 2, "{setting:?}: O_DSYNC");
     // With O_DSYNC the kernel sends a flush too, here FUA alone.
     run(&format!(
@@ -159,7 +178,6 @@ fn the_kernels_host(setting: Setting, device: &mut CachedDevice) {
              -d /run/durable-block --force-unit-access >&2"
     ));
     assert_eq!(device.survivor(3), 3, "{setting:?}: the kernel's FUA");
-    run(&format!("nvme disconnect -n {SUBSYSTEM} >&2"));
 }
 
 /// Sends one request that must succeed.
@@ -176,12 +194,18 @@ fn write(client: &mut Client, flags: u16, block: usize) {
     request(client, WRITE, flags, block, &[block as u8; BLOCK]);
 }
 
-fn our_host(setting: Setting, device: &mut CachedDevice) {
+/// Has our host attach the volume, at this socket or device.
+pub(super) fn attached(setting: Setting, place: [&str; 2]) -> Process {
     let mut attach = Command::new(trunkline());
-    attach.args(["block", "attach", "--nqn", SUBSYSTEM, "--hostnqn", HOST, "--socket", SOCKET]);
+    attach.args(["block", "attach", "--nqn", SUBSYSTEM, "--hostnqn", HOST]).args(place);
     attach.arg(format!("--connect=10.77.1.2:{}", port(setting)));
-    let mut attached = Process::spawn(attach);
+    let attached = Process::spawn(attach);
     attached.wait_for_line("ready", TIMEOUT);
+    attached
+}
+
+fn our_host(setting: Setting, device: &mut CachedDevice) {
+    let attached = attached(setting, ["--socket", SOCKET]);
     let mut clients = [(); 2].map(|()| Client::begin(Path::new(SOCKET)));
     let [one, other] = &mut clients;
     assert!(one.flags & other.flags & CAN_MULTI_CONN != 0, "they are one disk");
@@ -197,17 +221,20 @@ fn our_host(setting: Setting, device: &mut CachedDevice) {
     request(one, TRIM, FUA, 11, &[]);
     assert_eq!(device.survivor(11), 0, "{setting:?}: a TRIM with FUA");
     drop(clients);
-    assert!(attached.terminate(TIMEOUT).success(), "{}", attached.all_output());
+    end(vec![attached]);
 }
 
 /// A host is told that there is none, and then does not ask for flushes.
 fn a_device_without_a_volatile_cache() {
-    run("rm -f /run/durable-through; truncate -s 16M /run/durable-through
-         losetup /dev/loop7 /run/durable-through; echo 'write through' > /sys/block/loop7/queue/write_cache");
-    let served = serve(SETTINGS[0], "/dev/loop7");
+    let through = run("rm -f /run/durable-through; truncate -s 16M /run/durable-through
+        through=$(losetup --find --show /run/durable-through)
+        echo 'write through' > /sys/block/$(basename $through)/queue/write_cache
+        echo $through");
+    let through = through.trim();
+    let served = serve(SIMPLE, through);
     let disk = connected(PORTS[0]);
-    assert_eq!(cache_of(&disk), "write through\n0\n");
-    run(&format!("nvme disconnect -n {SUBSYSTEM} >&2"));
+    assert_eq!(cache_of(&disk.0), "write through\n0\n");
+    drop(disk);
     end(served);
-    run("losetup --detach /dev/loop7; rm /run/durable-through");
+    run(&format!("losetup --detach {through}; rm /run/durable-through"));
 }

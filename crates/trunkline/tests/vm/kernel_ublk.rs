@@ -2,10 +2,14 @@
 //! sizes, TRIM and zeroes, a file system, a path that is lost, the end by a signal, and a process
 //! that is killed and started again. Linux 6.1 of Debian is built without the driver.
 
+use crate::durable_writes::{SIMPLE, attached, end, serve, write_directly};
+use crate::guest::{is_in_guest, passes_in};
 use crate::kernel_client::started;
+use crate::power_loss::{CachedDevice, DEVICE};
 use crate::{alone, lab, sh, trunkline};
 use lab::vm::Running;
 use rustix::process::Signal;
+use std::fs::File;
 use std::process::Command;
 use std::time::Duration;
 
@@ -161,6 +165,29 @@ fn a_volume_with_a_volatile_cache_is_a_device_with_one_that_is_flushed() {
         read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ flushes _ < /sys/block/ublkb0/stat; [ $flushes -gt 0 ]");
     assert_eq!(said, "write back\n1\n");
     ends_and_leaves_nothing(attached);
+}
+
+#[test]
+fn what_was_flushed_on_a_device_survives_a_loss_of_power() {
+    if !is_in_guest() {
+        let _turn = alone();
+        driver();
+        return passes_in(
+            lab().client(),
+            "kernel_ublk::what_was_flushed_on_a_device_survives_a_loss_of_power",
+        );
+    }
+    let mut device = CachedDevice::create(false);
+    let served = serve(SIMPLE, DEVICE);
+    let attached = attached(SIMPLE, ["--ublk", "0"]);
+    write_directly("/dev/ublkb0", 1, "direct");
+    assert_eq!(device.survivor(1), 0, "without a flush");
+    File::open("/dev/ublkb0").and_then(|disk| disk.sync_data()).expect("a flush");
+    assert_eq!(device.survivor(1), 1, "a flush");
+    write_directly("/dev/ublkb0", 2, "direct,dsync");
+    assert_eq!(device.survivor(2), 2, "O_DSYNC");
+    end(vec![attached]);
+    end(served);
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub(super) const FILE: &str = "/mnt/cached/volume";
 const LOG: &str = "/run/cached-log";
 /// What the device would hold, for those who mount it.
 const SURVIVED: &str = "/run/cached-survived";
-const DEVICE_BYTES: usize = 32 << 20;
-const FILE_BYTES: usize = 8 << 20;
+const DEVICE_BYTES: usize = 16 << 20;
+const FILE_BYTES: usize = 4 << 20;
 const FLUSH_MS: u32 = 200;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -74,13 +74,12 @@ impl CachedDevice {
     pub(super) fn survivor(&mut self, block: usize) -> u8 {
         self.marks += 1;
         run(&format!("dmsetup message cached 0 mark m{}", self.marks));
-        let marks = self.marks;
         let mut reached = 0;
         Deadline::wait_until("the mark on the log", TIMEOUT, || {
             reached += self.replay();
             (reached > 0).then_some(())
         });
-        assert_eq!(reached, 1, "the log has the mark {marks} once");
+        assert_eq!(reached, 1, "the log has each mark once");
         let found = if self.has_file {
             std::fs::write(SURVIVED, &self.content).expect("room");
             let read = format!(
