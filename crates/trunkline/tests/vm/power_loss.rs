@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The log's unit, and the size of the superblock and of each entry.
 const SECTOR: u64 = 512;
-const MAGIC: u64 = 0x6a73_6677_7368_72;
+const MAGIC: u64 = 0x6a_7366_7773_6872;
 const IS_DISCARD: u64 = 1 << 2;
 const IS_MARK: u64 = 1 << 3;
 
