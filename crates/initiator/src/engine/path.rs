@@ -226,6 +226,11 @@ impl Engine {
         // Once for each reason: it may be tried for days.
         if last == path.last {
             tracing::debug!(address = %path.address, error = %lost, again_in = ?path.back_off, "still no path");
+        } else if path.refused.is_some() {
+            tracing::warn!(
+                address = %path.address, error = %lost,
+                "the target refuses this path; it is tried again in case that changes there"
+            );
         } else {
             tracing::warn!(address = %path.address, error = %lost, "no path; it is tried again");
         }

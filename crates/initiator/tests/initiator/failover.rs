@@ -1,9 +1,10 @@
 //! Paths that break or fall silent: nothing is lost, and no late original is executed.
 
 use crate::fixture::{self, PATIENCE, attach, config, target, target_with, wait_for_paths};
-use initiator::{Completion, Config, Operation, Volume};
+use initiator::{Completion, Config, Error, Operation, Volume};
+use nvme::Status;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use target::{Access, Export, Node, Target};
@@ -47,12 +48,28 @@ fn small_commands(bytes: &mut [u8]) {
 /// Whether the next answer is to be changed.
 static INACCESSIBLE_NEXT: AtomicBool = AtomicBool::new(false);
 
+/// How many more answers are to be changed, and to which status.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+static REFUSED_WITH: AtomicU16 = AtomicU16::new(0);
+
+/// A response capsule of success.
+fn is_success(pdu: &[u8]) -> bool {
+    pdu.starts_with(&[5, 0, 24, 0, 24, 0, 0, 0]) && pdu[22..24] == [0, 0]
+}
+
+/// As a target that does not execute some commands.
+fn refuse_some(bytes: &mut [u8]) {
+    let Some(at) = bytes.windows(24).position(is_success) else { return };
+    let left = REFUSED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+    if left.is_ok() {
+        bytes[at + 22..at + 24].copy_from_slice(&(REFUSED_WITH.load(Ordering::Relaxed) << 1).to_le_bytes());
+    }
+}
+
 /// As a target whose answer to one write says that the namespace is not accessible here, when the
 /// ANA log says already that it is again. NVMe Base, "Asymmetric Namespace Access Inaccessible"
 fn inaccessible_next(bytes: &mut [u8]) {
-    // A response capsule of success.
-    let is_answer = |pdu: &[u8]| pdu.starts_with(&[5, 0, 24, 0, 24, 0, 0, 0]) && pdu[22..24] == [0, 0];
-    let Some(at) = bytes.windows(24).position(is_answer) else { return };
+    let Some(at) = bytes.windows(24).position(is_success) else { return };
     if INACCESSIBLE_NEXT.swap(false, Ordering::Relaxed) {
         bytes[at + 22..at + 24].copy_from_slice(&(0x302_u16 << 1).to_le_bytes());
     }
@@ -215,6 +232,27 @@ fn a_namespace_that_is_not_accessible_for_a_moment_is_asked_for_again() {
     load.wait();
     assert!(!INACCESSIBLE_NEXT.load(Ordering::Relaxed));
     load.check();
+}
+
+#[test]
+fn errors_are_repeated_ten_times_and_changes_of_a_path_do_not_count() {
+    const ANA_TRANSITION: u16 = 0x303;
+    const COMMAND_INTERRUPTED: u16 = 0x21;
+    let target = target();
+    let relay = Relay::changing(target.addresses()[0], refuse_some);
+    let (_attachment, volume) = attach(config(vec![relay.address]));
+    // From here on, only writes are answered.
+    volume.write(0, vec![0; 4096]).unwrap();
+    let write = |status: u16, times: u32| {
+        REFUSED_WITH.store(status, Ordering::Relaxed);
+        REFUSED.store(times, Ordering::Relaxed);
+        volume.write(0, vec![1; 4096])
+    };
+    write(ANA_TRANSITION, 25).unwrap();
+    write(COMMAND_INTERRUPTED, 10).unwrap();
+    let error = write(COMMAND_INTERRUPTED, 12).unwrap_err();
+    assert!(matches!(error, Error::Command(status) if status.is(Status::COMMAND_INTERRUPTED)), "{error:?}");
+    assert_eq!(REFUSED.load(Ordering::Relaxed), 1, "the first one and ten more");
 }
 
 #[test]
