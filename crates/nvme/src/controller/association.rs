@@ -1,7 +1,7 @@
 //! One controller: its registers, its queues, and when it ends. NVMe Base, "Controller
 //! Initialization", "Controller Shutdown", "Keep Alive".
 
-use super::config::{DISCOVERY_IDLE, KEEP_ALIVE_UNIT_100_MS, Kind, Port};
+use super::config::{DISABLED_IDLE, DISCOVERY_IDLE, KEEP_ALIVE_UNIT_100_MS, Kind, Port};
 use super::events::Events;
 use super::namespace::View;
 use super::queue::SubmissionQueue;
@@ -132,7 +132,9 @@ impl Association {
     pub(super) fn restart_timer(&mut self, now: Duration) {
         let period = match (self.kind, self.keep_alive) {
             (Kind::Discovery, Duration::ZERO) => DISCOVERY_IDLE,
-            (_, period) => period,
+            (_, Duration::ZERO) => Duration::ZERO,
+            (_, period) if self.configuration.enable() => period,
+            (_, period) => period.max(DISABLED_IDLE),
         };
         self.deadline = (period > Duration::ZERO && !self.ends()).then(|| now + period);
         self.traffic = false;

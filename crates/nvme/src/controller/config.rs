@@ -136,6 +136,11 @@ impl Default for Limits {
     }
 }
 
+/// How long a controller that is not enabled may stay without a command, if its host asked for a
+/// keep-alive timeout: that counts for controllers that are enabled, and a host may have to compute
+/// for long before, to authenticate.
+pub(super) const DISABLED_IDLE: Duration = Duration::from_secs(120);
+
 /// How long a discovery controller without a keep-alive timeout may stay without a command. Linux
 /// and libnvme read the log and leave.
 pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);

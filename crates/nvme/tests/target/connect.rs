@@ -171,6 +171,28 @@ fn keep_alive_timeouts_are_rounded_up_and_counted_from_the_last_command() {
     assert_eq!(target.subsystem.poll_timeout(), None);
 }
 
+/// NVMe Base, "Keep Alive": the timer is active while the controller is enabled and ready.
+#[test]
+fn a_host_may_be_silent_for_longer_than_its_keep_alive_timeout_before_it_enables_the_controller() {
+    let mut target = Target::of(Kind::Io);
+    let connect = |target: &mut Target| {
+        target.try_connect("h", CNTLID_DYNAMIC, &connect_command(0, 31, 5000)).expect("accepted").id.cntlid
+    };
+    let (slow, gone) = (connect(&mut target), connect(&mut target));
+    target.pass(Duration::from_secs(100));
+    target.configure(slow, nvme::register::Configuration::ENABLE);
+    assert!(target.status(slow).ready);
+    target.outputs();
+    let closed = |cntlid| [(QueueId { cntlid, qid: 0 }, CloseReason::KeepAlive)];
+    // Reading its status was a command.
+    target.pass(Duration::from_secs(5));
+    assert_eq!(target.closed(), []);
+    target.pass(Duration::from_secs(5));
+    assert_eq!(target.closed(), closed(slow));
+    target.pass(Duration::from_secs(10));
+    assert_eq!(target.closed(), closed(gone), "two minutes");
+}
+
 #[test]
 fn a_controller_without_keep_alive_stays() {
     let mut target = Target::of(Kind::Io);
