@@ -174,6 +174,9 @@ pub(crate) struct Connection {
     pub(crate) interest: Interest,
     /// More may be waiting to be received without a further event.
     pub(crate) has_more: bool,
+    /// Since when something may be waiting to be received: more than a turn's share, or what comes
+    /// while the host does not read its answers.
+    behind_since: Option<Instant>,
     /// It is in the loop's list of those that wait for memory or for a place.
     pub(crate) is_listed: bool,
     /// When the system was asked last whether it is established, and it was.
@@ -214,6 +217,7 @@ impl Connection {
             drains: 0,
             interest: Interest::READ,
             has_more: false,
+            behind_since: None,
             is_listed: false,
             established_at: Cell::new(None),
         }

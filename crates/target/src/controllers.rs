@@ -325,6 +325,13 @@ impl Controllers {
         state.of(queue.service).resets(queue.id.cntlid)
     }
 
+    /// So many commands of an admin queue, whose data were awaited, ended with the reset of their
+    /// controller.
+    pub(crate) fn drop_awaited(&self, queue: Queue, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.state().of(queue.service).drop_awaited(queue.id.cntlid, count);
+    }
+
     /// A command on an admin queue that is answered with this status.
     pub(crate) fn refuse(&self, here: usize, queue: Queue, sqe: &Sqe, status: Status) {
         let mut state = self.state();

@@ -165,7 +165,7 @@ impl EventLoop {
             mailbox,
             mailboxes,
             shared,
-            places: Shares::new(queue.depth()),
+            places: Shares::new(queue.depth(), 1),
             queue,
             routes: vec![Route::Nowhere; volumes.len()],
             outlet: Outlet::new(way, Arc::clone(&buffers), OUTLET),
@@ -227,12 +227,13 @@ impl EventLoop {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let may_start = self.has_room && !self.waiting.is_empty();
+        let waits = !self.waiting.is_empty() || self.inlets.iter().any(|(_, inlet)| inlet.is_waiting());
+        let may_start = self.has_room && waits;
         let is_busy = self.has_output || self.outlet.has_more;
         if !self.more.is_empty() || !self.dirty.is_empty() || self.needs_turn || may_start || is_busy {
             return Some(Duration::ZERO);
         }
-        if !self.waiting.is_empty() {
+        if waits {
             return Some(RETRY);
         }
         if self.accepts_at.is_some() {

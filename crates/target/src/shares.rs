@@ -8,14 +8,20 @@ const LEFT_PART: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Shares {
     total: usize,
+    /// A volume that has something leaves at least so much.
+    largest: usize,
     used: usize,
     /// By the place of the volume.
     of: Vec<usize>,
 }
 
 impl Shares {
-    pub(crate) const fn new(total: usize) -> Self {
-        Self { total, used: 0, of: Vec::new() }
+    /// Shares of a total, of which one command needs no more than `largest`. So much is left for a
+    /// volume that has nothing, if the total is at least twice that: then such a volume gets it as
+    /// soon as others have given back enough, because they get nothing before.
+    pub(crate) const fn new(total: usize, largest: usize) -> Self {
+        let largest = if total / 2 >= largest { largest } else { 0 };
+        Self { total, largest, used: 0, of: Vec::new() }
     }
 
     #[cfg(test)]
@@ -28,7 +34,8 @@ impl Shares {
     pub(crate) fn may_take(&self, volume: usize, amount: usize) -> bool {
         let own = self.of.get(volume).copied().unwrap_or_default();
         let left = self.total.saturating_sub(self.used - own);
-        let most = if own == 0 { left } else { left - left.div_ceil(LEFT_PART) };
+        let kept = left.div_ceil(LEFT_PART).max(self.largest);
+        let most = if own == 0 { left } else { left.saturating_sub(kept) };
         self.used == 0 || own.saturating_add(amount) <= most
     }
 
@@ -69,7 +76,7 @@ mod tests {
 
     #[test]
     fn volumes_that_give_nothing_back_leave_something_for_the_next_one() {
-        let mut shares = Shares::new(1000);
+        let mut shares = Shares::new(1000, 1);
         assert_eq!(take_all(&mut shares, 7), 750);
         assert_eq!(take_all(&mut shares, 0), 187);
         for volume in 1..4 {
@@ -82,8 +89,27 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_volume_does_not_keep_the_largest_command_of_another_one_waiting() {
+        let mut shares = Shares::new(32, 16);
+        assert_eq!(take_all(&mut shares, 1), 16);
+        assert!(shares.may_take(2, 16));
+        shares.take(2, 4);
+        // What the first one gives back is not for it again until the third has had its turn.
+        for _ in 0..4 {
+            assert!(!shares.may_take(3, 16));
+            shares.give_back(1, 1);
+            assert!(!shares.may_take(1, 1) && !shares.may_take(2, 1));
+        }
+        assert!(shares.may_take(3, 16));
+        // Where the largest command takes almost all, it waits until it is alone.
+        let mut shares = Shares::new(20, 16);
+        assert_eq!(take_all(&mut shares, 1), 15);
+        assert!(shares.may_take(2, 5) && !shares.may_take(2, 6));
+    }
+
+    #[test]
     fn who_has_nothing_gets_what_is_left_and_more_than_all_only_alone() {
-        let mut shares = Shares::new(8);
+        let mut shares = Shares::new(8, 1);
         shares.take(1, 6);
         assert!(!shares.may_take(1, 1));
         assert!(shares.may_take(2, 2) && !shares.may_take(2, 3));

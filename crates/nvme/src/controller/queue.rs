@@ -76,8 +76,12 @@ impl SubmissionQueue {
     pub(super) const fn drop_others(&mut self) {
         let others = self.outstanding.saturating_sub(1);
         self.outstanding -= others;
-        // The host may use their entries again.
-        self.head = (self.head + others) % self.entries;
+        self.skip(others);
+    }
+
+    /// The host may use so many entries again whose commands are not completed.
+    pub(super) const fn skip(&mut self, count: u32) {
+        self.head = (self.head + count % self.entries) % self.entries;
     }
 }
 

@@ -18,6 +18,15 @@ impl Subsystem {
         self.controllers.get(&cntlid).map_or(0, |controller| controller.resets)
     }
 
+    /// So many commands of the admin queue, whose data were awaited, ended with a reset or shutdown
+    /// of their controller. Their entries are free.
+    pub fn drop_awaited(&mut self, cntlid: u16, count: u32) {
+        let queue = self.controllers.get_mut(&cntlid).and_then(|controller| controller.admin.as_mut());
+        if let Some(queue) = queue {
+            queue.skip(count);
+        }
+    }
+
     /// Drops the commands of a controller's admin queue, of which these wait for events.
     pub(super) fn drop_commands(&mut self, cntlid: u16, requests: VecDeque<u16>) {
         let mut dropped = Vec::from(requests);

@@ -114,7 +114,8 @@ impl Admin {
     }
 
     pub(crate) fn receives_since(&self) -> Option<Instant> {
-        self.transfers.iter().flatten().map(|transfer| transfer.since).min()
+        let current = self.transfers.iter().flatten().filter(|transfer| !transfer.is_dropped);
+        current.map(|transfer| transfer.since).min()
     }
 
     /// All data of a command are here: the command, unless it was dropped.
@@ -188,8 +189,10 @@ impl Connection {
         if !admin.command(self.place.event_loop, &context.shared.controllers, sqe, data) {
             return;
         }
-        let message = self.authentication.as_mut().and_then(|one| one.drop_message());
-        for cid in admin.drop_transfers().into_iter().chain(message) {
+        let mut dropped = admin.drop_transfers();
+        dropped.extend(self.authentication.as_mut().and_then(|one| one.drop_message()));
+        context.shared.controllers.drop_awaited(admin.queue, dropped.len());
+        for cid in dropped {
             self.link.forget(cid);
         }
     }

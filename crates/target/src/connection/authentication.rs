@@ -81,7 +81,8 @@ impl Authentication {
     }
 
     pub(super) fn receives_since(&self) -> Option<Instant> {
-        self.incomplete.as_ref().map(|incomplete| incomplete.since)
+        let awaited = self.incomplete.as_ref().filter(|_| self.unanswered.is_some());
+        awaited.map(|incomplete| incomplete.since)
     }
 
     /// The controller was reset: what is done with a message goes on, but it is not answered.

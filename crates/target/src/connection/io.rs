@@ -100,7 +100,7 @@ impl Work {
 struct Slot {
     work: Work,
     cid: u16,
-    /// When it came, or when its data were asked for.
+    /// When it came, at the earliest, or when its data were asked for.
     since: Instant,
     stage: Stage,
     /// All data of the host are here.
@@ -346,7 +346,7 @@ impl Connection {
         let mut slot = Slot {
             work,
             cid: sqe.cid,
-            since: context.now,
+            since: self.behind_since.unwrap_or(context.now),
             stage: Stage::Waiting,
             is_received: !work.takes_data(),
             in_capsule: in_capsule.is_some(),
@@ -411,8 +411,14 @@ impl Connection {
         }
         slot.is_received = true;
         slot.stage = Stage::Waiting;
-        // Before those that wait for memory, since it has its own.
-        io.waiting.push_front(tag);
+        let has_memory = slot.reserved > 0;
+        // Before those that wait for memory, unless it does as well: what those have that are here
+        // may be what it waits for.
+        if has_memory || io.asked_bytes(tag) == 0 {
+            io.waiting.push_front(tag);
+        } else {
+            io.waiting.push_back(tag);
+        }
         self.start_waiting(context);
     }
 
@@ -472,22 +478,28 @@ impl Connection {
 
     /// Hands a command to its volume; false if there is no place for it now.
     fn submit(&mut self, tag: u16, context: &mut Context<'_>) -> bool {
-        let Role::Io(io) = &mut self.role else { return true };
-        let Some(slot) = io.slot(tag) else { return true };
-        let request = match slot.work {
+        let work = match &self.role {
+            Role::Io(io) => io.slots.get(usize::from(tag)).and_then(Option::as_ref).map(|slot| slot.work),
+            _ => None,
+        };
+        let Some(work) = work else { return true };
+        let request = match work {
             Work::Blocks(request) => request,
             // Its owner knows what is reserved.
             Work::Reserve(reservation) if context.volume(reservation.volume.0).is_none() => {
                 return self.forward(tag, context);
             }
+            // Its host may have sent it again elsewhere, and others after it.
+            Work::Reserve(_) if self.connected_at(tag, context.late).is_none() => {
+                self.complete(tag, Status::ABORT_REQUESTED, context);
+                return true;
+            }
             Work::Reserve(reservation) => {
-                slot.stage = Stage::Reserving;
-                let data: Vec<u8> = slot.buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
-                let here = self.place.event_loop;
-                context.shared.controllers.reserve(here, io.queue, &reservation, &data);
+                self.reserve(&reservation, context);
                 return true;
             }
         };
+        let Role::Io(io) = &mut self.role else { return true };
         let volumes = context.volumes;
         let Some(volume) = volumes.get(request.volume.0 as usize).and_then(Option::as_ref) else {
             return self.forward(tag, context);

@@ -49,7 +49,7 @@ impl Connection {
             let unparsed = std::mem::take(&mut stream.inbound.unparsed);
             self.parse(&unparsed, context)?;
         }
-        let mut left = TURN_BYTES;
+        let (mut left, mut is_empty) = (TURN_BYTES, false);
         while self.wants_more() {
             if left == 0 {
                 self.has_more = true;
@@ -59,9 +59,12 @@ impl Connection {
             left = left.saturating_sub(got);
             // A short receive has emptied the socket.
             if got < wanted {
+                is_empty = !self.has_unparsed();
                 break;
             }
         }
+        let behind_since = self.behind_since.unwrap_or(context.now);
+        self.behind_since = (!is_empty).then_some(behind_since);
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! lock of its backing: in another epoch.
 
 use super::{COMMANDS_MAX, HOSTS_MAX, Route, WINDOW_BYTES};
+use crate::config::TRANSFER_BYTES;
 use crate::mailbox::Token;
 use crate::shares::Shares;
 use nvme::{HostId, Nqn};
@@ -75,8 +76,8 @@ impl Default for Flights {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
-            commands: Shares::new(0),
-            payload: Shares::new(0),
+            commands: Shares::new(0, 0),
+            payload: Shares::new(0, 0),
             hosts: BTreeMap::new(),
             next_host: 0,
             withheld: Vec::new(),
@@ -92,7 +93,8 @@ impl Flights {
         let commands = commands.clamp(1, COMMANDS_MAX);
         self.entries = vec![None; commands];
         self.free = (0..=u16::MAX).take(commands).rev().collect();
-        (self.commands, self.payload) = (Shares::new(commands), Shares::new(window.min(WINDOW_BYTES)));
+        self.commands = Shares::new(commands, 1);
+        self.payload = Shares::new(window.min(WINDOW_BYTES), TRANSFER_BYTES as usize);
         self.owner = owner;
         self.settle_if(|_, of| of == owner)
     }

@@ -90,7 +90,7 @@ fn status(queue: &mut Queue, opcode: IoOpcode, start: u64, data: CommandData, co
     queue.command(&blocks(opcode, 1, start, count, IoFlags::NONE), data).0.status
 }
 
-fn half(part: u8, start: u64) -> Sqe {
+pub fn half(part: u8, start: u64) -> Sqe {
     let opcode = if part == FUSE_FIRST { IoOpcode::COMPARE } else { IoOpcode::WRITE };
     let sqe = blocks(opcode, 1, start, 1, IoFlags::NONE);
     Sqe { flags: sqe.flags | part, ..sqe }

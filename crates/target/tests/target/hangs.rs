@@ -1,7 +1,8 @@
 //! A drive that hangs: commands for its volume wait, and those for other volumes go on.
 
-use crate::forward::of_node;
+use crate::forward::{half, of_node};
 use crate::peer::{BLOCK, Host, PATIENCE, Queue, blocks, config, export, memory_volume, wait_until_empty};
+use nvme::command::{FUSE_FIRST, FUSE_SECOND};
 use nvme::host::CommandData;
 use nvme::io::IoFlags;
 use nvme::{IoOpcode, Status};
@@ -80,6 +81,42 @@ fn writes_that_wait_for_a_drive_leave_places_of_their_loop_for_other_volumes() {
         wait_for_all(queue, written);
     }
     drop((host, other));
+    wait_until_empty(&target);
+}
+
+/// The second half of a pair is complete, and needs memory to ask for the data of the first: the
+/// writes that have it come after it.
+#[test]
+fn a_pair_that_waits_for_memory_does_not_stop_the_writes_that_have_it() {
+    const QUEUES: u16 = 18;
+    let (volume, faults) = hanging();
+    let mut config = one_loop();
+    config.limits.memory_bytes = 64 << 20;
+    let target = Target::start(&config, &[export(1, volume.clone()), export(2, memory_volume(2))]).unwrap();
+    let mut host = Host::connect(&target, QUEUES);
+    let capsule = host.limits.capsule_data_bytes;
+    let (queue, others) = host.io.split_last_mut().unwrap();
+    let places: Vec<_> = others.iter_mut().map(|queue| write(queue, 62, 1)).collect();
+    Deadline::wait_until("all places", PATIENCE, || (volume.commands() == 768).then_some(()));
+    let written = write(queue, 4, MOST);
+    // Those that have memory ask for their data.
+    (0..3).for_each(|_| _ = queue.receive().unwrap());
+    queue.machine.set_capsule_data_bytes(0);
+    let [first, second] = [(FUSE_FIRST, 0), (FUSE_SECOND, capsule)].map(|(part, in_capsule)| {
+        queue.machine.set_capsule_data_bytes(in_capsule);
+        queue.submit(&half(part, 0), CommandData::Send(vec![1; BLOCK]))
+    });
+    // All of that is there.
+    queue.read(2, 0, 1);
+    faults.release_writes();
+    wait_for_all(queue, written);
+    for half in [first, second] {
+        assert_eq!(queue.wait(half).0.status, Status::SUCCESS);
+    }
+    for (queue, written) in others.iter_mut().zip(places) {
+        wait_for_all(queue, written);
+    }
+    drop(host);
     wait_until_empty(&target);
 }
 

@@ -108,9 +108,14 @@ pub fn acquire(
     queue.command(&acquire_sqe(action, kind), keys(current, other)).0.status
 }
 
-fn release(queue: &mut Queue, action: ReleaseAction, kind: ReservationType, key: u64) -> Status {
+pub fn release_command(action: ReleaseAction, kind: ReservationType, key: u64) -> (Sqe, CommandData) {
     let sqe = Release { action, ignore_existing_key: false, kind }.command(0, 1, NO_SGL);
-    queue.command(&sqe, CommandData::Send(Key { current: key }.encode().to_vec())).0.status
+    (sqe, CommandData::Send(Key { current: key }.encode().to_vec()))
+}
+
+fn release(queue: &mut Queue, action: ReleaseAction, kind: ReservationType, key: u64) -> Status {
+    let (sqe, key) = release_command(action, kind, key);
+    queue.command(&sqe, key).0.status
 }
 
 pub fn report(queue: &mut Queue, bytes: u32) -> Report {

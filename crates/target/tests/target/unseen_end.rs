@@ -1,15 +1,18 @@
 //! A write whose connection ends while its loop stands still, so that the loop has not seen the end
 //! when the blocks of the write become free, is not executed: the system is asked right before.
 
-use crate::late::{BLOCKS, data, keep_alive, write};
+use crate::late::{BLOCKS, asked, data, keep_alive, write};
 use crate::nodes::{of_nodes, owned};
 use crate::peer::{BLOCK, Host, PATIENCE, blocks, host_config, nqn};
+use crate::reservations::{Store, acquire, register, release_command, report};
 use nvme::host::{CommandData, HostConfig};
 use nvme::io::IoFlags;
 use nvme::pdu::Digests;
+use nvme::reservation::{AcquireAction, Persistence, ReleaseAction, ReservationType};
 use nvme::{HostId, IoOpcode, Sqe, Status};
 use std::io::Write as _;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 use target::{Node, Target};
 use testkit::Deadline;
@@ -22,6 +25,8 @@ const STALE: Duration = Duration::from_millis(10);
 const UNSEEN: u64 = 0;
 const OTHER: u64 = 100;
 const READ: u64 = 200;
+/// The blocks of the largest write.
+const MEBIBYTE: usize = (1 << 20) / BLOCK;
 
 /// What the target's system knows of the connection when the loop goes on.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +48,7 @@ impl Case {
         let (volume, faults) = faulty_volume(BLOCKS, BlockSize::B4096, false);
         let mut config = of_nodes(&[Node::A]);
         config.loops = 1;
+        config.reservations = Some(Arc::new(Store::default()));
         let target = Target::start(&config, &[owned(1, volume.clone(), Node::A)]).unwrap();
         Self { volume, faults, target }
     }
@@ -150,4 +156,40 @@ fn a_write_that_is_read_by_a_late_loop_is_not_begun_when_its_connection_has_ende
         case.wait_for_commands(0);
         assert_eq!((case.fill_of(OTHER), case.fill_of(UNSEEN)), (2, 0), "{how:?}");
     }
+}
+
+/// A host that has lost a path may release on another one, and acquire again: a release that comes
+/// late must not end the new reservation.
+#[test]
+fn a_release_that_is_read_by_a_late_loop_is_not_executed_when_its_connection_has_ended() {
+    let kind = ReservationType::WRITE_EXCLUSIVE;
+    let case = Case::new();
+    let [mut old, mut other] = case.hosts();
+    assert_eq!(register(&mut old.io[0], Persistence::NO_CHANGE, 1), Status::SUCCESS);
+    assert_eq!(acquire(&mut old.io[0], AcquireAction::ACQUIRE, kind, (1, 0)), Status::SUCCESS);
+    // More than a loop receives of one connection in a round is before the release.
+    let mut queue = old.io.remove(0);
+    let cids: Vec<u16> = (0..5).map(|_| queue.submit(&write(OTHER, MEBIBYTE), data(2, MEBIBYTE))).collect();
+    for _ in &cids {
+        asked(&mut queue);
+    }
+    let stopped = case.faults.stop_submitters();
+    let reads = other.io[0].submit(&read(), CommandData::Receive(BLOCK as u32));
+    assert!(stopped.wait_stopped(1, PATIENCE));
+    let (release, key) = release_command(ReleaseAction::RELEASE, kind, 1);
+    let sends = std::thread::spawn(move || {
+        cids.into_iter().for_each(|cid| queue.send_asked(cid, usize::MAX));
+        queue.submit(&release, key);
+        queue
+    });
+    std::thread::sleep(STALE);
+    stopped.let_one_on();
+    assert!(stopped.wait_stopped(2, PATIENCE));
+    end(sends.join().unwrap().stream, End::Closed);
+    std::thread::sleep(STALE);
+    drop(stopped);
+    assert_eq!(other.io[0].wait(reads).0.status, Status::SUCCESS);
+    let ended = || (case.target.usage().io_queues == 1).then_some(());
+    Deadline::wait_until("the end of its queue", PATIENCE, ended);
+    assert_eq!(report(&mut other.io[0], 4096).kind, kind);
 }

@@ -4,13 +4,23 @@ use super::{Connection, Role, Stage, Work, receive_buffers, tag_of};
 use crate::connection::Context;
 use crate::mailbox::Token;
 use nvme::Status;
-use nvme::controller::{Operation, Tag};
+use nvme::controller::{Operation, Reservation, Tag};
 use smallvec::SmallVec;
 use volumes::{Payload, Segment};
 
 impl Connection {
+    /// Gives a command of reservations to the controllers.
+    pub(super) fn reserve(&mut self, reservation: &Reservation, context: &Context<'_>) {
+        let Role::Io(io) = &mut self.role else { return };
+        let queue = io.queue;
+        let Some(slot) = io.slot(reservation.tag.0) else { return };
+        slot.stage = Stage::Reserving;
+        let data: Vec<u8> = slot.buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+        context.shared.controllers.reserve(self.place.event_loop, queue, reservation, &data);
+    }
+
     /// A change of reservations holds from now on: commands on the namespace that it does not allow
-    /// and that have not begun are refused, those that have begun are appended to `begun`.
+    /// and that have not begun are refused, those that the queue still has are appended to `begun`.
     ///
     /// A command whose data are on their way is answered when they are here, as its host expects.
     pub(crate) fn fence(&mut self, nsid: u32, begun: &mut Vec<(Token, u16)>, context: &mut Context<'_>) {
@@ -27,8 +37,11 @@ impl Connection {
             slot.refused = Some(status);
             match slot.stage {
                 Stage::Waiting => waiting.push((tag, status)),
-                Stage::Executing if context.queue.cancel(tag_of(token, tag)) => context.needs_turn = true,
-                Stage::Executing => begun.push((token, tag)),
+                // Also what is cancelled here is in the queue until its end has come from there.
+                Stage::Executing => {
+                    context.needs_turn |= context.queue.cancel(tag_of(token, tag));
+                    begun.push((token, tag));
+                }
                 // The second half of a pair acts for both.
                 Stage::Held if request.operation == Operation::Compare => slot.refused = None,
                 Stage::Held => waiting.push((tag, status)),

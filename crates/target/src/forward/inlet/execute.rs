@@ -219,8 +219,8 @@ impl Inlet {
     }
 
     /// A change of reservations or of the owner holds from now on: commands on the namespace that
-    /// it does not allow and that have not begun are refused, those that have begun are appended to
-    /// `begun`.
+    /// it does not allow and that have not begun are refused, those that the queue still has are
+    /// appended to `begun`.
     pub(crate) fn fence(&mut self, nsid: u32, begun: &mut Vec<(Token, u16)>, context: &mut Context<'_>) {
         let token = self.token();
         let mut refused: SmallVec<[(u16, Status); 8]> = SmallVec::new();
@@ -236,8 +236,11 @@ impl Inlet {
                 // It is checked when its payload is here.
                 Stage::Receiving | Stage::Reserving => continue,
                 Stage::Waiting | Stage::Asking => refused.push((id, status)),
-                Stage::Executing if context.queue.cancel(tag_of(token, id)) => context.needs_turn = true,
-                Stage::Executing => begun.push((token, id)),
+                // Also what is cancelled here is in the queue until its end has come from there.
+                Stage::Executing => {
+                    context.needs_turn |= context.queue.cancel(tag_of(token, id));
+                    begun.push((token, id));
+                }
             }
             slot.refused = Some(status);
         }
