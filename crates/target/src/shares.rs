@@ -1,6 +1,9 @@
 //! What volumes share: places and memory of a loop, of a connection, and of the way to the other
 //! node. A volume whose drive hangs gives nothing back, so none gets all that there is.
 
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
 /// A volume that has something leaves this part of what the others leave.
 const LEFT_PART: usize = 4;
 
@@ -58,6 +61,43 @@ impl Shares {
     }
 }
 
+/// One pass through commands that wait, in their order. Those of a volume that has no place are
+/// passed over.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    /// Where the next command is.
+    at: usize,
+    /// Volumes that have no place.
+    full: SmallVec<[usize; 4]>,
+}
+
+impl Pass {
+    /// Takes the next command out, with its volume, as `volume_of` names it.
+    pub(crate) fn next(
+        &mut self,
+        waiting: &mut VecDeque<u16>,
+        volume_of: impl Fn(u16) -> Option<usize>,
+    ) -> Option<(u16, Option<usize>)> {
+        loop {
+            let tag = waiting.get(self.at).copied()?;
+            let volume = volume_of(tag);
+            if !volume.is_some_and(|volume| self.full.contains(&volume)) {
+                waiting.remove(self.at);
+                return Some((tag, volume));
+            }
+            self.at += 1;
+        }
+    }
+
+    /// The command that was taken out last has no place, and no other one of its volume has.
+    pub(crate) fn put_back(&mut self, waiting: &mut VecDeque<u16>, tag: u16, volume: Option<usize>) {
+        // To start others may have ended some that wait.
+        waiting.insert(self.at.min(waiting.len()), tag);
+        self.full.extend(volume);
+        self.at += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +145,20 @@ mod tests {
         let mut shares = Shares::new(20, 16);
         assert_eq!(take_all(&mut shares, 1), 15);
         assert!(shares.may_take(2, 5) && !shares.may_take(2, 6));
+    }
+
+    #[test]
+    fn a_pass_goes_over_commands_of_full_volumes_and_keeps_their_order() {
+        let mut waiting: VecDeque<u16> = [10, 20, 11, 30, 12, 21].into();
+        let (mut pass, mut started) = (Pass::default(), Vec::new());
+        while let Some((tag, volume)) = pass.next(&mut waiting, |tag| Some(usize::from(tag) / 10)) {
+            if volume == Some(1) {
+                pass.put_back(&mut waiting, tag, volume);
+            } else {
+                started.push(tag);
+            }
+        }
+        assert_eq!((started, waiting), (vec![20, 30, 21], [10, 11, 12].into()));
     }
 
     #[test]

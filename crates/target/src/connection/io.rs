@@ -13,7 +13,7 @@ use super::{Connection, Context, EndReason, Link, Role, digest_of};
 use crate::controllers::{Connected, Queue};
 use crate::inbound::{Data, Place};
 use crate::mailbox::Token;
-use crate::shares::Shares;
+use crate::shares::{Pass, Shares};
 use crate::status::{self, Kind};
 use memory::Buffer;
 use nvme::controller::{Action, IoQueue, Operation, Request, Reservation, Reserve, Tag};
@@ -425,29 +425,20 @@ impl Connection {
     /// Starts commands that wait, in their order, until one has to wait for memory. Those of a volume
     /// that has no place do not stop the others.
     pub(crate) fn start_waiting(&mut self, context: &mut Context<'_>) {
-        let (mut at, mut full) = (0, SmallVec::<[u64; 4]>::new());
+        let mut pass = Pass::default();
         while self.is_open()
             && let Role::Io(io) = &mut self.role
-            && let Some(tag) = io.waiting.get(at).copied()
+            && let Some((tag, volume)) = pass.next(&mut io.waiting, |tag| place_of(&io.slots, tag))
         {
-            let volume = io.slot(tag).map(|slot| slot.work.place().0);
-            if volume.is_some_and(|volume| full.contains(&volume)) {
-                at += 1;
-                continue;
-            }
-            io.waiting.remove(at);
             let started = self.start(tag, context);
-            if started == Started::Yes {
-                continue;
-            }
-            if let Role::Io(io) = &mut self.role {
-                io.waiting.insert(at.min(io.waiting.len()), tag);
+            if started != Started::Yes
+                && let Role::Io(io) = &mut self.role
+            {
+                pass.put_back(&mut io.waiting, tag, volume);
             }
             if started == Started::NoMemory {
                 return;
             }
-            full.extend(volume);
-            at += 1;
         }
     }
 
@@ -619,6 +610,12 @@ impl Connection {
         };
         self.link.send(&cqe, slot.work.data_bytes(), payload, slot.reserved);
     }
+}
+
+/// The volume of a command.
+fn place_of(slots: &[Option<Slot>], tag: u16) -> Option<usize> {
+    let slot = slots.get(usize::from(tag)).and_then(Option::as_ref)?;
+    Some(slot.work.place().0 as usize)
 }
 
 /// A command gives back what it has of what the volumes share.

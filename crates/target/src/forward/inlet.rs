@@ -18,6 +18,7 @@ use super::{COMMANDS_MAX, HOSTS_MAX, WINDOW_BYTES};
 use crate::connection::Context;
 use crate::mailbox::{Place, Token};
 use crate::outbound::Flushed;
+use crate::shares::Pass;
 use nvme::controller::{GuestId, Node, View};
 use nvme::{HostId, Nqn, Status};
 use smallvec::SmallVec;
@@ -347,18 +348,14 @@ impl Inlet {
     /// Starts commands that wait, in their order. Those of a volume that has no place do not stop the
     /// others.
     pub(crate) fn start_waiting(&mut self, context: &mut Context<'_>) {
-        let (mut at, mut full) = (0, SmallVec::<[u32; 4]>::new());
-        while let Some(id) = self.waiting.get(at).copied() {
-            let nsid = self.slot(id).map(|slot| slot.command.nsid);
-            if nsid.is_some_and(|nsid| full.contains(&nsid)) {
-                at += 1;
-                continue;
-            }
-            self.waiting.remove(at);
+        let mut pass = Pass::default();
+        let nsid_of = |slots: &[Option<Slot>], id: u16| {
+            let slot = slots.get(usize::from(id)).and_then(Option::as_ref)?;
+            Some(slot.command.nsid as usize)
+        };
+        while let Some((id, nsid)) = pass.next(&mut self.waiting, |id| nsid_of(&self.slots, id)) {
             if !self.start(id, context) {
-                self.waiting.insert(at.min(self.waiting.len()), id);
-                full.extend(nsid);
-                at += 1;
+                pass.put_back(&mut self.waiting, id, nsid);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A write whose connection ends while its loop stands still, so that the loop has not seen the end
-//! when the blocks of the write become free, is not executed: the system is asked right before.
+//! when the blocks of the write become free, is not executed: the system is asked right before. Nor
+//! is a release of a reservation.
 
 use crate::late::{BLOCKS, asked, data, keep_alive, write};
 use crate::nodes::{of_nodes, owned};
