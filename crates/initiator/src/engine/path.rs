@@ -227,10 +227,7 @@ impl Engine {
         if last == path.last {
             tracing::debug!(address = %path.address, error = %lost, again_in = ?path.back_off, "still no path");
         } else if path.refused.is_some() {
-            tracing::warn!(
-                address = %path.address, error = %lost,
-                "the target refuses this path; it is tried again in case that changes there"
-            );
+            tracing::warn!(address = %path.address, error = %lost, "the target refuses this path");
         } else {
             tracing::warn!(address = %path.address, error = %lost, "no path; it is tried again");
         }
